@@ -1,0 +1,21 @@
+# What every target of the project shares: warnings, sanitizers, ccache, lld.
+find_program(PREFILL_CCACHE ccache)
+if(PREFILL_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # Precompiled headers need these two relaxations; see ccache's manual, "Precompiled headers".
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${PREFILL_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+endif()
+
+add_compile_options(-Wall -Wextra -Wno-unused-parameter)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-instantiate-templates>)
+  find_program(PREFILL_LLD NAMES ld.lld-22 ld.lld)
+  if(PREFILL_LLD)
+    add_link_options(-fuse-ld=${PREFILL_LLD})
+  endif()
+endif()
+if(PREFILL_SANITIZE)
+  add_compile_options(-fsanitize=${PREFILL_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
+  add_link_options(-fsanitize=${PREFILL_SANITIZE})
+endif()
