@@ -1,0 +1,3 @@
+#include "prefill/runtime.h"
+
+const char *prefill_version(void) { return PREFILL_VERSION; }
