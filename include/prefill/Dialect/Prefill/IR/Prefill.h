@@ -1,0 +1,48 @@
+//===- Prefill.h - the prefill dialect --------------------------*- C++ -*-===//
+// Dialect, types, attributes and ops. docs/spec.md is the specification.
+//===----------------------------------------------------------------------===//
+#ifndef PREFILL_DIALECT_PREFILL_IR_PREFILL_H
+#define PREFILL_DIALECT_PREFILL_IR_PREFILL_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "prefill/Dialect/Prefill/IR/PrefillDialect.h.inc"
+#include "prefill/Dialect/Prefill/IR/PrefillEnums.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "prefill/Dialect/Prefill/IR/PrefillTypes.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "prefill/Dialect/Prefill/IR/PrefillAttrs.h.inc"
+
+#define GET_OP_CLASSES
+#include "prefill/Dialect/Prefill/IR/PrefillOps.h.inc"
+
+namespace mlir::prefill {
+/// Discardable attribute (i64) on ops of a decoder layer.
+inline constexpr llvm::StringLiteral kLayerAttr = "prefill.layer";
+/// Unit attribute on a func.func that is a kernel.
+inline constexpr llvm::StringLiteral kKernelAttr = "prefill.kernel";
+/// #prefill.grid on a kernel function.
+inline constexpr llvm::StringLiteral kGridAttr = "prefill.grid";
+/// i64 on a kernel function: scratch bytes for each thread.
+inline constexpr llvm::StringLiteral kScratchBytesAttr = "prefill.scratch_bytes";
+/// Name of the entry function of a model.
+inline constexpr llvm::StringLiteral kEntryName = "prefill";
+/// Copies `prefill.layer` from one op to another.
+inline void copyLayer(Operation *from, Operation *to) {
+  if (Attribute layer = from->getAttr(kLayerAttr))
+    to->setAttr(kLayerAttr, layer);
+}
+} // namespace mlir::prefill
+
+#endif // PREFILL_DIALECT_PREFILL_IR_PREFILL_H
