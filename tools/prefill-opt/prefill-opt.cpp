@@ -1,5 +1,7 @@
-//===- prefill-opt.cpp - the compiler's driver ------------------------------===//
-// Everything of mlir-opt; `--compile` and `--compile-to` run the whole pipeline (docs/architecture.md).
+//===- prefill-opt.cpp - the compiler's driver
+//------------------------------===//
+// Everything of mlir-opt; `--compile` and `--compile-to` run the whole pipeline
+// (docs/architecture.md).
 //===----------------------------------------------------------------------===//
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"
@@ -16,5 +18,6 @@ int main(int argc, char **argv) {
   mlir::registerAllPasses();
   registry.insert<mlir::prefill::PrefillDialect>();
   mlir::prefill::registerPrefillPasses();
-  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Prefill compiler\n", registry));
+  return mlir::asMainReturnCode(
+      mlir::MlirOptMain(argc, argv, "Prefill compiler\n", registry));
 }

@@ -1,6 +1,7 @@
-//===- PrefillAttrs.cpp - attributes ----------------------------------------===//
-#include "prefill/Dialect/Prefill/IR/Prefill.h"
+//===- PrefillAttrs.cpp - attributes
+//----------------------------------------===//
 #include "mlir/IR/DialectImplementation.h"
+#include "prefill/Dialect/Prefill/IR/Prefill.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -16,21 +17,32 @@ void PrefillDialect::registerAttrs() {
       >();
 }
 
-LogicalResult RopeAttr::verify(function_ref<InFlightDiagnostic()> emitError, double theta, int64_t rotaryDim, bool,
-                               RopeScaling scaling, double factor, double lowFreqFactor, double highFreqFactor,
+LogicalResult RopeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               APFloat thetaValue, int64_t rotaryDim, bool,
+                               RopeScaling scaling, APFloat factorValue,
+                               APFloat lowValue, APFloat highValue,
                                int64_t originalMaxPosition) {
+  double theta = thetaValue.convertToDouble(),
+         factor = factorValue.convertToDouble();
+  double lowFreqFactor = lowValue.convertToDouble(),
+         highFreqFactor = highValue.convertToDouble();
   if (!(theta > 0))
-    return emitError() << "rope theta is " << theta << ", expected a positive number";
+    return emitError() << "rope theta is " << theta
+                       << ", expected a positive number";
   if (rotaryDim < 2 || rotaryDim % 2)
-    return emitError() << "rope rotary_dim is " << rotaryDim << ", expected an even number of at least 2";
+    return emitError() << "rope rotary_dim is " << rotaryDim
+                       << ", expected an even number of at least 2";
   if (scaling != RopeScaling::None && !(factor > 0))
-    return emitError() << "rope scaling factor is " << factor << ", expected a positive number";
+    return emitError() << "rope scaling factor is " << factor
+                       << ", expected a positive number";
   if (scaling == RopeScaling::Llama3) {
     if (!(lowFreqFactor > 0) || !(highFreqFactor > lowFreqFactor))
-      return emitError() << "rope low_freq_factor is " << lowFreqFactor << " and high_freq_factor " << highFreqFactor
+      return emitError() << "rope low_freq_factor is " << lowFreqFactor
+                         << " and high_freq_factor " << highFreqFactor
                          << ", expected 0 < low_freq_factor < high_freq_factor";
     if (originalMaxPosition < 1)
-      return emitError() << "rope original_max_position is " << originalMaxPosition << ", expected at least 1";
+      return emitError() << "rope original_max_position is "
+                         << originalMaxPosition << ", expected at least 1";
   }
   return success();
 }
@@ -48,8 +60,9 @@ Attribute RopeAttr::parse(AsmParser &parser, Type) {
   bool interleaved = false;
   RopeScaling scaling = RopeScaling::None;
   SMLoc loc = parser.getCurrentLocation();
-  if (parser.parseLess() || parseKeyword(parser, "theta", true) || parser.parseFloat(theta) ||
-      parseKeyword(parser, "rotary_dim", false) || parser.parseInteger(rotaryDim))
+  if (parser.parseLess() || parseKeyword(parser, "theta", true) ||
+      parser.parseFloat(theta) || parseKeyword(parser, "rotary_dim", false) ||
+      parser.parseInteger(rotaryDim))
     return {};
   while (succeeded(parser.parseOptionalComma())) {
     if (succeeded(parser.parseOptionalKeyword("interleaved"))) {
@@ -57,30 +70,37 @@ Attribute RopeAttr::parse(AsmParser &parser, Type) {
       continue;
     }
     StringRef kind;
-    if (parser.parseKeyword("scaling", " or 'interleaved'") || parser.parseEqual() || parser.parseKeyword(&kind))
+    if (parser.parseKeyword("scaling", " or 'interleaved'") ||
+        parser.parseEqual() || parser.parseKeyword(&kind))
       return {};
     std::optional<RopeScaling> parsed = symbolizeRopeScaling(kind);
     if (!parsed) {
-      parser.emitError(loc) << "unknown rope scaling '" << kind << "', expected none, linear or llama3";
+      parser.emitError(loc) << "unknown rope scaling '" << kind
+                            << "', expected none, linear or llama3";
       return {};
     }
     scaling = *parsed;
     if (scaling == RopeScaling::None)
       continue;
-    if (parser.parseLParen() || parseKeyword(parser, "factor", true) || parser.parseFloat(factor))
+    if (parser.parseLParen() || parseKeyword(parser, "factor", true) ||
+        parser.parseFloat(factor))
       return {};
     if (scaling == RopeScaling::Llama3 &&
-        (parseKeyword(parser, "low_freq_factor", false) || parser.parseFloat(low) ||
-         parseKeyword(parser, "high_freq_factor", false) || parser.parseFloat(high) ||
-         parseKeyword(parser, "original_max_position", false) || parser.parseInteger(original)))
+        (parseKeyword(parser, "low_freq_factor", false) ||
+         parser.parseFloat(low) ||
+         parseKeyword(parser, "high_freq_factor", false) ||
+         parser.parseFloat(high) ||
+         parseKeyword(parser, "original_max_position", false) ||
+         parser.parseInteger(original)))
       return {};
     if (parser.parseRParen())
       return {};
   }
   if (parser.parseGreater())
     return {};
-  return parser.getChecked<RopeAttr>(loc, parser.getContext(), theta, rotaryDim, interleaved, scaling, factor, low, high,
-                                     original);
+  return parser.getChecked<RopeAttr>(
+      loc, parser.getContext(), APFloat(theta), rotaryDim, interleaved, scaling,
+      APFloat(factor), APFloat(low), APFloat(high), original);
 }
 
 void RopeAttr::print(AsmPrinter &printer) const {
@@ -91,7 +111,8 @@ void RopeAttr::print(AsmPrinter &printer) const {
   if (getInterleaved())
     printer << ", interleaved";
   if (getScaling() != RopeScaling::None) {
-    printer << ", scaling = " << stringifyRopeScaling(getScaling()) << "(factor = ";
+    printer << ", scaling = " << stringifyRopeScaling(getScaling())
+            << "(factor = ";
     number(getFactor());
     if (getScaling() == RopeScaling::Llama3) {
       printer << ", low_freq_factor = ";

@@ -1,4 +1,5 @@
-//===- PrefillDialect.cpp - the dialect's registration ---------------------===//
+//===- PrefillDialect.cpp - the dialect's registration
+//---------------------===//
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
 
 using namespace mlir;

@@ -1,6 +1,7 @@
-//===- PrefillOps.cpp - generated op definitions and symbol uses ------------===//
-#include "prefill/Dialect/Prefill/IR/Prefill.h"
+//===- PrefillOps.cpp - generated op definitions and symbol uses
+//------------===//
 #include "mlir/IR/Builders.h"
+#include "prefill/Dialect/Prefill/IR/Prefill.h"
 
 using namespace mlir;
 using namespace mlir::prefill;
@@ -8,18 +9,26 @@ using namespace mlir::prefill;
 #define GET_OP_CLASSES
 #include "prefill/Dialect/Prefill/IR/PrefillOps.cpp.inc"
 
-LogicalResult GetWeightOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
-  auto weight = symbolTable.lookupNearestSymbolFrom<WeightOp>(*this, getNameAttr());
+LogicalResult
+GetWeightOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  auto weight =
+      symbolTable.lookupNearestSymbolFrom<WeightOp>(*this, getNameAttr());
   if (!weight)
-    return emitOpError("names weight ") << getNameAttr() << ", which is not a prefill.weight of this module";
+    return emitOpError("names weight ")
+           << getNameAttr() << ", which is not a prefill.weight of this module";
   if (weight.getType() != getType())
-    return emitOpError("has type ") << getType() << ", but weight " << getNameAttr() << " has type " << weight.getType();
+    return emitOpError("has type ")
+           << getType() << ", but weight " << getNameAttr() << " has type "
+           << weight.getType();
   return success();
 }
 
 LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
-  auto kernel = symbolTable.lookupNearestSymbolFrom<func::FuncOp>(*this, getKernelAttr());
+  auto kernel =
+      symbolTable.lookupNearestSymbolFrom<func::FuncOp>(*this, getKernelAttr());
   if (!kernel || !kernel->hasAttr(kKernelAttr))
-    return emitOpError("names kernel ") << getKernelAttr() << ", which is not a func.func with prefill.kernel";
+    return emitOpError("names kernel ")
+           << getKernelAttr()
+           << ", which is not a func.func with prefill.kernel";
   return success();
 }

@@ -30,14 +30,24 @@
 namespace mlir::prefill {
 /// Discardable attribute (i64) on ops of a decoder layer.
 inline constexpr llvm::StringLiteral kLayerAttr = "prefill.layer";
+/// Discardable string on a compute op: what a launch of it is called in plans
+/// and profiles, such as "qkv_proj".
+inline constexpr llvm::StringLiteral kNameAttr = "prefill.name";
+/// Discardable array on a compute op before outlining: a #prefill.buffer for
+/// each result, unit for a cache.
+inline constexpr llvm::StringLiteral kBuffersAttr = "prefill.buffers";
 /// Unit attribute on a func.func that is a kernel.
 inline constexpr llvm::StringLiteral kKernelAttr = "prefill.kernel";
 /// #prefill.grid on a kernel function.
 inline constexpr llvm::StringLiteral kGridAttr = "prefill.grid";
 /// i64 on a kernel function: scratch bytes for each thread.
-inline constexpr llvm::StringLiteral kScratchBytesAttr = "prefill.scratch_bytes";
+inline constexpr llvm::StringLiteral kScratchBytesAttr =
+    "prefill.scratch_bytes";
 /// Name of the entry function of a model.
 inline constexpr llvm::StringLiteral kEntryName = "prefill";
+/// Unit argument attribute of a kernel: the score matrix of unfused attention,
+/// f32 [num_q_heads, M_pad, max_kv].
+inline constexpr llvm::StringLiteral kScoreAttr = "prefill.score";
 /// Copies `prefill.layer` from one op to another.
 inline void copyLayer(Operation *from, Operation *to) {
   if (Attribute layer = from->getAttr(kLayerAttr))

@@ -19,9 +19,24 @@ def Prefill_RopeAttr : Prefill_Attr<"Rope", "rope"> {
     `, scaling = linear(factor = 4.0)` or `, scaling = llama3(factor = 8.0, low_freq_factor = 1.0,
     high_freq_factor = 4.0, original_max_position = 8192)`.
   }];
-  let parameters = (ins "double":$theta, "int64_t":$rotaryDim, "bool":$interleaved,
-                        EnumParameter<Prefill_RopeScaling>:$scaling, "double":$factor, "double":$lowFreqFactor,
-                        "double":$highFreqFactor, "int64_t":$originalMaxPosition);
+  let parameters = (ins APFloatParameter<"f64">:$thetaValue, "int64_t":$rotaryDim, "bool":$interleaved,
+                        EnumParameter<Prefill_RopeScaling>:$scaling, APFloatParameter<"f64">:$factorValue,
+                        APFloatParameter<"f64">:$lowFreqFactorValue, APFloatParameter<"f64">:$highFreqFactorValue,
+                        "int64_t":$originalMaxPosition);
+  let builders = [AttrBuilder<(ins "double":$theta, "int64_t":$rotaryDim, CArg<"bool", "false">:$interleaved,
+                                   CArg<"RopeScaling", "RopeScaling::None">:$scaling, CArg<"double", "1.0">:$factor,
+                                   CArg<"double", "1.0">:$lowFreqFactor, CArg<"double", "1.0">:$highFreqFactor,
+                                   CArg<"int64_t", "0">:$originalMaxPosition), [{
+    using ::llvm::APFloat;
+    return $_get($_ctxt, APFloat(theta), rotaryDim, interleaved, scaling, APFloat(factor), APFloat(lowFreqFactor),
+                 APFloat(highFreqFactor), originalMaxPosition);
+  }]>];
+  let extraClassDeclaration = [{
+    double getTheta() const { return getThetaValue().convertToDouble(); }
+    double getFactor() const { return getFactorValue().convertToDouble(); }
+    double getLowFreqFactor() const { return getLowFreqFactorValue().convertToDouble(); }
+    double getHighFreqFactor() const { return getHighFreqFactorValue().convertToDouble(); }
+  }];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }
@@ -73,12 +88,12 @@ def Prefill_LoweringConfigAttr : Prefill_Attr<"LoweringConfig", "lowering_config
   let description = [{
     `block_m` rows and `block_n` columns are a workgroup's tile; `block_kv` keys are a step of attention's KV loop (0
     elsewhere). `panel_n` columns are a panel of the packed weight. `row_buckets`: rows are padded to the smallest that
-    holds them, above the last to a multiple of it.
+    holds them, above the last to a multiple of it. `domain` says which row count the op's rows are.
   }];
-  let parameters = (ins "int64_t":$blockM, "int64_t":$blockN, "int64_t":$blockKv, "int64_t":$panelN,
+  let parameters = (ins EnumParameter<Prefill_RowDomain>:$domain, "int64_t":$blockM, "int64_t":$blockN, "int64_t":$blockKv, "int64_t":$panelN,
                         ArrayRefParameter<"int64_t">:$rowBuckets);
   let assemblyFormat = [{
-    `<` `block_m` `=` $blockM `,` `block_n` `=` $blockN `,` `block_kv` `=` $blockKv `,` `panel_n` `=` $panelN `,`
+    `<` $domain `,` `block_m` `=` $blockM `,` `block_n` `=` $blockN `,` `block_kv` `=` $blockKv `,` `panel_n` `=` $panelN `,`
     `row_buckets` `=` `[` $rowBuckets `]` `>`
   }];
 }

@@ -45,7 +45,6 @@ def Prefill_YieldOp : Prefill_Op<"yield", [Pure, Terminator, ReturnLike, ParentO
   let summary = "what an epilogue stores";
   let arguments = (ins Variadic<AnyType>:$operands);
   let assemblyFormat = "($operands^ `:` type($operands))? attr-dict";
-  let builders = [OpBuilder<(ins), "">];
   let hasVerifier = 0;
 }
 
