@@ -1,4 +1,5 @@
-//===- CompileObject.cpp - LLVM dialect to a relocatable object -------------===//
+//===- CompileObject.cpp - LLVM dialect to a relocatable object
+//-------------===//
 #include "prefill/Target/CPU/CompileObject.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
@@ -14,8 +15,10 @@
 using namespace mlir;
 using namespace mlir::prefill;
 
-/// A machine for position-independent code: the JIT's own defaults would leave text relocations in a shared object.
-static std::unique_ptr<llvm::TargetMachine> createTargetMachine(const CpuTarget &target, std::string &error) {
+/// A machine for position-independent code: the JIT's own defaults would leave
+/// text relocations in a shared object.
+static std::unique_ptr<llvm::TargetMachine>
+createTargetMachine(const CpuTarget &target, std::string &error) {
   static bool initialized = [] {
     LLVMInitializeX86TargetInfo();
     LLVMInitializeX86Target();
@@ -25,18 +28,20 @@ static std::unique_ptr<llvm::TargetMachine> createTargetMachine(const CpuTarget 
   }();
   (void)initialized;
   llvm::Triple triple("x86_64-unknown-linux-gnu");
-  const llvm::Target *llvmTarget = llvm::TargetRegistry::lookupTarget(triple, error);
+  const llvm::Target *llvmTarget =
+      llvm::TargetRegistry::lookupTarget(triple, error);
   if (!llvmTarget)
     return nullptr;
   llvm::TargetOptions options;
-  return std::unique_ptr<llvm::TargetMachine>(
-      llvmTarget->createTargetMachine(triple, target.cpu, target.features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small,
-                                      llvm::CodeGenOptLevel::Aggressive));
+  return std::unique_ptr<llvm::TargetMachine>(llvmTarget->createTargetMachine(
+      triple, target.cpu, target.features, options, llvm::Reloc::PIC_,
+      llvm::CodeModel::Small, llvm::CodeGenOptLevel::Aggressive));
 }
 
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::PipelineTuningOptions tuning;
-  // Kernels are vectorised by the compiler's own emitters; LLVM's vectorisers would only blow up their scalar edges.
+  // Kernels are vectorised by the compiler's own emitters; LLVM's vectorisers
+  // would only blow up their scalar edges.
   tuning.LoopVectorization = false;
   tuning.SLPVectorization = false;
   tuning.LoopUnrolling = false;
@@ -50,10 +55,12 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, callGraph, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(module, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3)
+      .run(module, modules);
 }
 
-FailureOr<llvm::SmallVector<char, 0>> mlir::prefill::compileObject(ModuleOp kernels, const CpuTarget &target) {
+FailureOr<llvm::SmallVector<char, 0>>
+mlir::prefill::compileObject(ModuleOp kernels, const CpuTarget &target) {
   OwningOpRef<ModuleOp> module(kernels.clone());
   PassManager pm(module->getContext(), ModuleOp::getOperationName());
   if (failed(applyPassManagerCLOptions(pm)))
@@ -63,13 +70,18 @@ FailureOr<llvm::SmallVector<char, 0>> mlir::prefill::compileObject(ModuleOp kern
     return failure();
 
   llvm::LLVMContext context;
-  std::unique_ptr<llvm::Module> llvmModule = translateModuleToLLVMIR(*module, context, "prefill_kernels");
+  std::unique_ptr<llvm::Module> llvmModule =
+      translateModuleToLLVMIR(*module, context, "prefill_kernels");
   if (!llvmModule)
-    return kernels.emitError("kernels could not be translated to LLVM IR"), failure();
+    return kernels.emitError("kernels could not be translated to LLVM IR"),
+           failure();
   std::string error;
-  std::unique_ptr<llvm::TargetMachine> machine = createTargetMachine(target, error);
+  std::unique_ptr<llvm::TargetMachine> machine =
+      createTargetMachine(target, error);
   if (!machine)
-    return kernels.emitError("no LLVM target for ") << target.cpu << ": " << error, failure();
+    return kernels.emitError("no LLVM target for ")
+               << target.cpu << ": " << error,
+           failure();
   llvmModule->setDataLayout(machine->createDataLayout());
   llvmModule->setTargetTriple(machine->getTargetTriple());
   for (llvm::Function &function : *llvmModule) {
@@ -84,8 +96,11 @@ FailureOr<llvm::SmallVector<char, 0>> mlir::prefill::compileObject(ModuleOp kern
   llvm::SmallVector<char, 0> object;
   llvm::raw_svector_ostream stream(object);
   llvm::legacy::PassManager codegen;
-  if (machine->addPassesToEmitFile(codegen, stream, nullptr, llvm::CodeGenFileType::ObjectFile))
-    return kernels.emitError("LLVM cannot emit an object file for ") << target.cpu, failure();
+  if (machine->addPassesToEmitFile(codegen, stream, nullptr,
+                                   llvm::CodeGenFileType::ObjectFile))
+    return kernels.emitError("LLVM cannot emit an object file for ")
+               << target.cpu,
+           failure();
   codegen.run(*llvmModule);
   return object;
 }
