@@ -1,0 +1,63 @@
+//===- IsaTable.h - the x86-64 variants that kernels are built for -*- C++ -*-//
+// Numbers about hardware live here and in TileTable.h, never in a rewrite.
+//===----------------------------------------------------------------------===//
+#ifndef PREFILL_CODEGEN_CPU_ISATABLE_H
+#define PREFILL_CODEGEN_CPU_ISATABLE_H
+
+#include "mlir/IR/Types.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include <string>
+
+namespace mlir::prefill {
+
+/// Columns of a panel of a packed weight. The same for every variant, so that
+/// one packed copy serves all of them.
+inline constexpr int64_t kPanelN = 32;
+
+/// How a vector of products reaches the f32 accumulators.
+enum class MacKind {
+  /// f32 operands, one fused multiply-add.
+  F32,
+  /// bf16 pairs split in registers (shl 16, and 0xffff0000), two f32
+  /// fused multiply-adds.
+  Bf16Split,
+  /// vdpbf16ps.
+  Bf16Dot,
+};
+
+struct CpuIsa {
+  /// Value of the pass option `isa` and name of the variant in a module.
+  llvm::StringLiteral name;
+  /// -mcpu and -mattr of the code generator.
+  llvm::StringLiteral cpu;
+  llvm::StringLiteral features;
+  /// f32 lanes of a vector register.
+  int64_t lanes;
+  /// Rows of the largest microkernel.
+  int64_t microRows;
+  /// Columns of a microkernel: a whole panel or a part of one.
+  int64_t microColumns;
+  bool hasBf16Dot;
+
+  /// `elementType` is f32 or bf16.
+  MacKind macKind(Type elementType) const;
+  /// Vector registers across a microkernel's columns.
+  int64_t microVectors() const { return microColumns / lanes; }
+};
+
+/// All variants, the most general one first.
+llvm::ArrayRef<CpuIsa> cpuIsas();
+
+/// The variant with that name; null when there is none (the valid names are in
+/// `cpuIsaNames`).
+const CpuIsa *lookupCpuIsa(llvm::StringRef name);
+std::string cpuIsaNames();
+
+/// Consecutive k of one column that lie together in a packed weight: the pair
+/// that vdpbf16ps multiplies for bf16, 1 for f32.
+int64_t kPack(Type elementType);
+
+} // namespace mlir::prefill
+
+#endif // PREFILL_CODEGEN_CPU_ISATABLE_H

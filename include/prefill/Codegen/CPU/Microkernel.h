@@ -1,0 +1,46 @@
+//===- Microkernel.h - register-blocked inner product loop ------*- C++ -*-===//
+// acc[r, c] += sum_k a[r, k] * b[k, c] over a K loop with every accumulator in
+// a register. GEMM and both products of attention use it.
+//===----------------------------------------------------------------------===//
+#ifndef PREFILL_CODEGEN_CPU_MICROKERNEL_H
+#define PREFILL_CODEGEN_CPU_MICROKERNEL_H
+
+#include "prefill/Codegen/CPU/IsaTable.h"
+#include "prefill/Codegen/Common/KernelBuilder.h"
+
+namespace mlir::prefill {
+
+struct MicrokernelOperands {
+  /// f32 or bf16: the element type of both operands.
+  Type elementType;
+  /// Flat memref of the left operand; row r's element k is at
+  /// aRowOffsets[r] + k. bf16 rows are read in pairs of k.
+  Value a;
+  SmallVector<Value> aRowOffsets;
+  /// Flat memref of the right operand in packed order: step s (k_pack
+  /// consecutive k) of the columns [0, lanes) of vector v is at
+  /// bOffsets[v] + s * bStepStride, column-major in groups of k_pack.
+  Value b;
+  SmallVector<Value> bOffsets;
+  /// Elements between steps: panel_n * k_pack for a packed weight.
+  int64_t bStepStride;
+  /// Number of steps: K / k_pack.
+  Value steps;
+};
+
+/// Offsets of the vectors of columns [column, column + count * lanes) of a
+/// panel that starts at element `panel`.
+SmallVector<Value> panelVectorOffsets(KernelBuilder &b, const CpuIsa &isa,
+                                      Type elementType, Value panel,
+                                      int64_t column, int64_t count);
+
+/// Emits the loop at the builder's place. Returns the accumulators, row-major:
+/// rows * vectors values of vector<lanes x f32>. They start at `init`, or at
+/// zero when it is empty. The order of the additions depends on K alone.
+SmallVector<Value> emitMicrokernel(KernelBuilder &b, const CpuIsa &isa,
+                                   const MicrokernelOperands &operands,
+                                   ValueRange init = {});
+
+} // namespace mlir::prefill
+
+#endif // PREFILL_CODEGEN_CPU_MICROKERNEL_H

@@ -1,0 +1,40 @@
+//===- IsaTable.cpp - the x86-64 variants that kernels are built for ------===//
+#include "prefill/Codegen/CPU/IsaTable.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace mlir::prefill;
+
+// AVX2 has 16 registers: 4 rows x 2 vectors leave room for the operands, and
+// 4 is the second row bucket. With 32 registers 8 rows x 2 vectors fit.
+static constexpr CpuIsa kIsas[] = {
+    {"avx2", "x86-64-v3", "", 8, 4, 16, false},
+    {"avx512", "x86-64-v4", "", 16, 8, 32, false},
+    {"avx512_bf16", "x86-64-v4", "+avx512bf16", 16, 8, 32, true},
+};
+
+MacKind CpuIsa::macKind(Type elementType) const {
+  if (!elementType.isBF16())
+    return MacKind::F32;
+  return hasBf16Dot ? MacKind::Bf16Dot : MacKind::Bf16Split;
+}
+
+llvm::ArrayRef<CpuIsa> prefill::cpuIsas() { return kIsas; }
+
+const CpuIsa *prefill::lookupCpuIsa(llvm::StringRef name) {
+  const CpuIsa *isa =
+      llvm::find_if(kIsas, [&](const CpuIsa &isa) { return isa.name == name; });
+  return isa == std::end(kIsas) ? nullptr : isa;
+}
+
+std::string prefill::cpuIsaNames() {
+  return llvm::join(
+      llvm::map_range(kIsas, [](const CpuIsa &isa) { return isa.name.str(); }),
+      ", ");
+}
+
+int64_t prefill::kPack(Type elementType) {
+  return elementType.isBF16() ? 2 : 1;
+}
