@@ -8,7 +8,28 @@ using namespace mlir::prefill;
 #include "prefill/Dialect/Prefill/IR/PrefillDialect.cpp.inc"
 #include "prefill/Dialect/Prefill/IR/PrefillEnums.cpp.inc"
 
+namespace {
+/// Names for what would otherwise be repeated in full: `!kv_cache`, `#rope`.
+struct PrefillAsmInterface : OpAsmDialectInterface {
+  using OpAsmDialectInterface::OpAsmDialectInterface;
+
+  AliasResult getAlias(Attribute attr, raw_ostream &os) const override {
+    if (!isa<RopeAttr>(attr))
+      return AliasResult::NoAlias;
+    os << "rope";
+    return AliasResult::OverridableAlias;
+  }
+  AliasResult getAlias(Type type, raw_ostream &os) const override {
+    if (!isa<KVCacheType>(type))
+      return AliasResult::NoAlias;
+    os << "kv_cache";
+    return AliasResult::OverridableAlias;
+  }
+};
+} // namespace
+
 void PrefillDialect::initialize() {
+  addInterfaces<PrefillAsmInterface>();
   registerTypes();
   registerAttrs();
   addOperations<

@@ -1,0 +1,133 @@
+//===- prefill-translate.cpp - models in and out of the prefill dialect ---===//
+// docs: `prefill-translate --help`.
+//===----------------------------------------------------------------------===//
+#include "Command.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace llvm;
+using namespace mlir::prefill;
+
+using ::prefill::rt::ErrorCode;
+using ::prefill::rt::Result;
+
+static const OptionSpec output{"-o", "FILE",
+                               "where to write; '-' (the default) is stdout"};
+static const OptionSpec synthesizeOptions[] = {
+    {"--layers", "N", "another number of layers"},
+    {"--vocab", "N", "another vocabulary size"},
+    output};
+
+static const Command commands[] = {
+    {{"--synthesize", "SHAPE",
+      "the model of a known shape, without a checkpoint: llama-2-7b, "
+      "llama-3-8b, llama-3.2-1b or qwen2.5-0.5b"},
+     synthesizeOptions,
+     runSynthesize},
+};
+
+static ::prefill::rt::Error invalid(const Twine &message) {
+  return {ErrorCode::invalidArgument, message.str()};
+}
+
+static void printOption(const OptionSpec &option, unsigned indent) {
+  std::string left = option.name;
+  if (option.value)
+    left += std::string(" ") + option.value;
+  outs().indent(indent) << left_justify(left, 28 - indent) << option.help
+                        << "\n";
+}
+
+static void printHelp() {
+  outs() << "Writes models as IR of the prefill dialect.\n\n"
+         << "usage: prefill-translate COMMAND [OPTIONS]\n\n";
+  for (const Command &command : commands) {
+    printOption(command.selector, 2);
+    for (const OptionSpec &option : command.options)
+      printOption(option, 4);
+  }
+}
+
+static std::string selectorNames() {
+  SmallVector<StringRef> names;
+  for (const Command &command : commands)
+    names.push_back(command.selector.name);
+  return join(names, ", ");
+}
+
+/// The command that an argument selects (`--x` or `--x=...`), or null.
+static const Command *findCommand(ArrayRef<StringRef> arguments) {
+  for (StringRef argument : arguments)
+    for (const Command &command : commands)
+      if (argument.split('=').first == command.selector.name)
+        return &command;
+  return nullptr;
+}
+
+static Result<OptionValues> parseOptions(const Command &command,
+                                         ArrayRef<StringRef> arguments) {
+  SmallVector<OptionSpec> known{command.selector};
+  known.append(command.options.begin(), command.options.end());
+  OptionValues values;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    auto [name, value] = arguments[i].split('=');
+    bool hasValue = arguments[i].contains('=');
+    const OptionSpec *spec = find_if(
+        known, [&, name = name](auto &option) { return name == option.name; });
+    if (spec == known.end()) {
+      std::string names = join(
+          map_range(known, [](auto &option) { return StringRef(option.name); }),
+          ", ");
+      return invalid("unknown option '" + name + "' of " +
+                     command.selector.name + ", expected one of " + names);
+    }
+    if (!spec->value && hasValue)
+      return invalid(Twine("option ") + spec->name + " takes no value, got '" +
+                     value + "'");
+    if (spec->value && !hasValue) {
+      if (i + 1 == arguments.size())
+        return invalid(Twine("option ") + spec->name +
+                       " needs a value: " + spec->name + " " + spec->value);
+      value = arguments[++i];
+    }
+    values[spec->name] = value.str();
+  }
+  return values;
+}
+
+static Result<void> dispatch(ArrayRef<StringRef> arguments) {
+  const Command *command = findCommand(arguments);
+  if (!command)
+    return invalid((arguments.empty()
+                        ? Twine("no command")
+                        : "no command in '" + join(arguments, " ") + "'") +
+                   ", expected one of " + selectorNames());
+  Result<OptionValues> values = parseOptions(*command, arguments);
+  if (!values)
+    return values.takeError();
+  return command->run(*values);
+}
+
+Result<int64_t> mlir::prefill::parseInteger(StringRef option, StringRef value) {
+  int64_t number;
+  if (value.getAsInteger(10, number))
+    return invalid("option " + option + " is '" + value +
+                   "', expected a whole number");
+  return number;
+}
+
+int main(int argc, char **argv) {
+  SmallVector<StringRef> arguments(argv + 1, argv + argc);
+  if (is_contained(arguments, "--help") || is_contained(arguments, "-h")) {
+    printHelp();
+    return 0;
+  }
+  Result<void> done = dispatch(arguments);
+  if (!done) {
+    errs() << "error: " << done.error().message << "\n";
+    return 1;
+  }
+  return 0;
+}
