@@ -1,0 +1,60 @@
+// Passes from the prefill dialect to others: loops over tiles, then kernels of a target.
+#ifndef PREFILL_CONVERSION_PASSES_TD
+#define PREFILL_CONVERSION_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def TilePass : Pass<"prefill-tile", "::mlir::ModuleOp"> {
+  let summary = "gives every kernel its loop over workgroups and its compute op the form of one tile";
+  let description = [{
+    A kernel's tensor results become trailing memref arguments; a kernel without a batch argument gets one (its launches
+    too), because row counts come from the batch.
+
+    ```mlir
+    // before
+    func.func private @o_proj(%x: tensor<?x64xbf16>, %w: tensor<2x32x32x2xbf16>, %batch: !prefill.batch) -> tensor<?x64xbf16>
+        attributes {prefill.kernel} {
+      %0 = prefill.gemm %x, %w {lowering_config = #prefill.lowering_config<tokens, block_m = 64, block_n = 64, ...>} ...
+      return %0 : tensor<?x64xbf16>
+    }
+    // after
+    func.func private @o_proj(%x: tensor<?x64xbf16>, %w: tensor<2x32x32x2xbf16>, %batch: !prefill.batch, %out: memref<?x64xbf16>)
+        attributes {prefill.kernel, prefill.grid = #prefill.grid<tokens, block = 64, plus_sequences = false, multiplier = 1>} {
+      scf.forall (%wg) in (%workgroups) {
+        prefill.gemm %x, %w tile(%i, %j) outs(%out : memref<?x64xbf16>) ...
+      }
+      return
+    }
+    ```
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect", "::mlir::memref::MemRefDialect"
+  ];
+  let statistics = [Statistic<"numKernels", "kernels", "kernels that were tiled">];
+}
+
+def ConvertToCPUKernelsPass : Pass<"prefill-convert-to-cpu-kernels", "::mlir::ModuleOp"> {
+  let summary = "emits every tiled kernel for one x86-64 variant: flattened arguments, vectors of its width";
+  let description = [{
+    The order of the flattened arguments is in Codegen/CPU/KernelABI.h.
+
+    ```mlir
+    // before
+    func.func private @o_proj(%x: tensor<?x64xf32>, ..., %out: memref<?x64xf32>) { scf.forall ... prefill.gemm ... tile(%i, %j) }
+    // after --prefill-convert-to-cpu-kernels=isa=avx2
+    func.func private @o_proj(%x: memref<1xf32>, ..., %wg_begin: index, %wg_end: index, %scratch: memref<1xi8>)
+        attributes {prefill.scratch_bytes = 24576 : i64} { scf.for ... vector.fma ... }
+    ```
+  }];
+  let options = [Option<"isa", "isa", "std::string", "\"avx2\"", "avx2, avx512 or avx512_bf16">];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect", "::mlir::vector::VectorDialect",
+    "::mlir::math::MathDialect", "::mlir::x86vector::X86VectorDialect", "::mlir::LLVM::LLVMDialect"
+  ];
+  let statistics = [
+    Statistic<"numKernels", "kernels", "kernels that were emitted">,
+    Statistic<"scratchBytes", "scratch-bytes", "bytes of scratch over all kernels">
+  ];
+}
+
+#endif
