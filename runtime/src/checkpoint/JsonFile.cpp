@@ -1,5 +1,6 @@
 #include "prefill/checkpoint/JsonFile.h"
 #include "prefill/checkpoint/MappedFile.h"
+#include "prefill/checkpoint/Quote.h"
 
 #include <optional>
 #include <set>
@@ -41,7 +42,7 @@ public:
   }
   bool key(std::string &name) {
     if (!keys.back().insert(name).second) {
-      problem = "key '" + name + "' appears twice";
+      problem = "key " + quote(name) + " appears twice";
       return false;
     }
     return Base::key(name);

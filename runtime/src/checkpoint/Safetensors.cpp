@@ -1,5 +1,6 @@
 #include "prefill/checkpoint/Safetensors.h"
 #include "prefill/checkpoint/JsonFile.h"
+#include "prefill/checkpoint/Quote.h"
 
 #include <algorithm>
 #include <array>
@@ -67,8 +68,8 @@ Result<TensorView> parseTensor(const std::string &where,
                    ": expected an object with dtype, shape and data_offsets");
   for (const auto &[key, value] : entry.items())
     if (key != "dtype" && key != "shape" && key != "data_offsets")
-      return invalid(where + ": unknown key '" + key +
-                     "', expected dtype, shape and data_offsets");
+      return invalid(where + ": unknown key " + quote(key) +
+                     ", expected dtype, shape and data_offsets");
   for (const char *key : {"dtype", "shape", "data_offsets"})
     if (!entry.contains(key))
       return invalid(where + ": " + key + " is missing");
@@ -170,7 +171,7 @@ Result<std::vector<TensorView>> parseFile(const MappedFile &file,
                        ": __metadata__ is not a map from string to string");
       continue;
     }
-    Result<TensorView> view = parseTensor(quoted + ": tensor '" + key + "'",
+    Result<TensorView> view = parseTensor(quoted + ": tensor " + quote(key),
                                           key, entry, data, dataBytes);
     if (!view)
       return view.takeError();
@@ -188,9 +189,9 @@ Result<std::vector<TensorView>> parseFile(const MappedFile &file,
   for (size_t i = 0; i < tensors.size(); ++i) {
     uint64_t begin = static_cast<uint64_t>(tensors[i].data - data);
     if (tensors[i].data < covered)
-      return invalid(quoted + ": tensor '" + tensors[i].name + "' at byte " +
-                     std::to_string(begin) + " overlaps tensor '" +
-                     tensors[i - 1].name + "'");
+      return invalid(quoted + ": tensor " + quote(tensors[i].name) +
+                     " at byte " + std::to_string(begin) + " overlaps tensor " +
+                     quote(tensors[i - 1].name));
     if (tensors[i].data > covered)
       return invalid(quoted + ": bytes " + std::to_string(covered - data) +
                      " to " + std::to_string(begin) +
@@ -289,13 +290,12 @@ Result<void> Checkpoint::addShards(const std::string &directory,
   std::map<std::string, int> shards;
   for (const auto &[tensor, value] : (*index)["weight_map"].items()) {
     if (!value.is_string())
-      return invalid(quoted + ": the shard of tensor '" + tensor +
-                     "' is not a string");
+      return invalid(quoted + ": the shard of tensor " + quote(tensor) +
+                     " is not a string");
     std::string shard = value.get<std::string>();
     if (const char *problem = shardNameProblem(shard))
-      return invalid(quoted + ": shard name '" +
-                     shard.substr(0, shard.find('\0')) + "' of tensor '" +
-                     tensor + "' " + problem);
+      return invalid(quoted + ": shard name " + quote(shard) + " of tensor " +
+                     quote(tensor) + " " + problem);
     shardOf[tensor] = shard;
     shards[shard] = 0;
   }
@@ -306,18 +306,18 @@ Result<void> Checkpoint::addShards(const std::string &directory,
   for (const TensorView &view : views) {
     auto entry = shardOf.find(view.name);
     if (entry == shardOf.end())
-      return invalid("'" + directory + "/" + view.file + "': tensor '" +
-                     view.name + "' is not in " + indexName);
+      return invalid("'" + directory + "/" + view.file + "': tensor " +
+                     quote(view.name) + " is not in " + indexName);
     if (entry->second != view.file)
-      return invalid("'" + directory + "/" + view.file + "': tensor '" +
-                     view.name + "' belongs to '" + entry->second +
-                     "' according to " + indexName);
+      return invalid("'" + directory + "/" + view.file + "': tensor " +
+                     quote(view.name) + " belongs to " + quote(entry->second) +
+                     " according to " + indexName);
   }
   if (views.size() != shardOf.size()) {
     for (const TensorView &view : views)
       shardOf.erase(view.name);
     return invalid("'" + directory + "/" + shardOf.begin()->second +
-                   "': tensor '" + shardOf.begin()->first + "', which " +
+                   "': tensor " + quote(shardOf.begin()->first) + ", which " +
                    indexName + " names, is missing");
   }
   return {};

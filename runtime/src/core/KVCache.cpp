@@ -1,0 +1,168 @@
+#include "core/KVCache.h"
+#include "prefill/checkpoint/FloatConversion.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <string>
+
+using namespace prefill;
+using namespace prefill::rt;
+
+Result<std::unique_ptr<KVCache>> KVCache::create(const LoadedModule &module,
+                                                 int64_t numSequences,
+                                                 int64_t capacity) {
+  const module::Module &file = module.file();
+  constexpr int64_t maxSequences = 1 << 20;
+  if (numSequences < 1 || numSequences > maxSequences)
+    return Error{ErrorCode::invalidArgument,
+                 "number of sequences is " + std::to_string(numSequences) +
+                     ", expected 1 to " + std::to_string(maxSequences)};
+  if (capacity == 0)
+    capacity = file.max_seq();
+  if (capacity < 1 || capacity > file.max_seq())
+    return Error{ErrorCode::invalidArgument,
+                 "KV cache capacity is " + std::to_string(capacity) +
+                     " tokens, expected 1 to the module's max_seq " +
+                     std::to_string(file.max_seq())};
+  Result<KVCacheLayout> layout = KVCacheLayout::create(
+      *file.kv_cache(), numSequences, capacity, file.num_layers());
+  if (!layout)
+    return layout.takeError();
+
+  std::unique_ptr<KVCache> cache(new KVCache(module));
+  cache->shape = *layout;
+  cache->tokensPerSequence = capacity;
+  cache->elementBytes = byteSize(file.kv_cache()->dtype());
+  uint64_t bytes = static_cast<uint64_t>(layout->layerElements) *
+                   file.num_layers() * cache->elementBytes;
+  Result<Allocation> storage = cache->allocator.allocate(
+      MemoryClass::kvCache, bytes,
+      std::to_string(numSequences) + " sequences of " +
+          std::to_string(capacity) + " tokens");
+  if (!storage)
+    return storage.takeError();
+  cache->storage = std::move(*storage);
+  cache->lengths.resize(numSequences);
+  cache->blockTables.resize(numSequences);
+  for (int64_t block = layout->numBlocks - 1; block >= 0; --block)
+    cache->freeBlocks.push_back(static_cast<int32_t>(block));
+  return cache;
+}
+
+int64_t KVCache::blockTokens() const {
+  return owner.file().kv_cache()->block_size();
+}
+
+void KVCache::reserve(int64_t sequence, int64_t length) {
+  // numBlocks = numSequences * blocksPerSequence: the list cannot run dry.
+  std::vector<int32_t> &table = blockTables[sequence];
+  int64_t needed = (length + blockTokens() - 1) / blockTokens();
+  while (static_cast<int64_t>(table.size()) < needed) {
+    table.push_back(freeBlocks.back());
+    freeBlocks.pop_back();
+  }
+}
+
+int64_t KVCache::slot(int64_t sequence, int64_t position) const {
+  int64_t block = blockTables[sequence][position / blockTokens()];
+  return block * blockTokens() + position % blockTokens();
+}
+
+Result<void> KVCache::checkSequence(int64_t sequence) const {
+  if (sequence >= 0 && sequence < numSequences())
+    return {};
+  return Error{ErrorCode::invalidArgument,
+               "sequence " + std::to_string(sequence) + ", but the cache has " +
+                   std::to_string(numSequences())};
+}
+
+Result<void> KVCache::truncate(int64_t sequence, int64_t length) {
+  if (Result<void> ok = checkSequence(sequence); !ok)
+    return ok;
+  if (length < 0 || length > lengths[sequence])
+    return Error{ErrorCode::invalidArgument,
+                 "truncating sequence " + std::to_string(sequence) + " to " +
+                     std::to_string(length) + " tokens, expected 0 to its " +
+                     std::to_string(lengths[sequence])};
+  std::vector<int32_t> &table = blockTables[sequence];
+  size_t kept = (length + blockTokens() - 1) / blockTokens();
+  while (table.size() > kept) {
+    freeBlocks.push_back(table.back());
+    table.pop_back();
+  }
+  lengths[sequence] = length;
+  return {};
+}
+
+std::byte *KVCache::keys(int64_t layer) const {
+  return const_cast<std::byte *>(storage.data()) +
+         layer * shape.layerElements * elementBytes;
+}
+
+std::byte *KVCache::values(int64_t layer) const {
+  return keys(layer) + shape.valueOffset * elementBytes;
+}
+
+Result<void> KVCache::read(int64_t layer, int64_t sequence, float *keys,
+                           float *values) const {
+  const module::Module &file = owner.file();
+  if (Result<void> ok = checkSequence(sequence); !ok)
+    return ok;
+  if (layer < 0 || layer >= file.num_layers())
+    return Error{ErrorCode::invalidArgument,
+                 "layer " + std::to_string(layer) + ", but the module has " +
+                     std::to_string(file.num_layers())};
+  const module::KVCacheSpec &spec = *file.kv_cache();
+  auto gather = [&](const std::byte *base, int64_t headDim, float *out) {
+    for (int64_t t = 0; t < lengths[sequence]; ++t) {
+      int64_t block = blockTables[sequence][t / blockTokens()];
+      for (int64_t h = 0; h < spec.num_kv_heads(); ++h) {
+        const std::byte *from = base + (block * shape.blockStride +
+                                        t % blockTokens() * shape.tokenStride +
+                                        h * shape.headStride) *
+                                           elementBytes;
+        for (int64_t d = 0; d < headDim; ++d, from += elementBytes) {
+          uint16_t bits;
+          if (elementBytes == 4) {
+            std::memcpy(out++, from, 4);
+            continue;
+          }
+          std::memcpy(&bits, from, 2);
+          *out++ = spec.dtype() == module::DType::bf16 ? bf16ToFloat(bits)
+                                                       : f16ToFloat(bits);
+        }
+      }
+    }
+  };
+  gather(this->keys(layer), spec.head_dim_qk(), keys);
+  gather(this->values(layer), spec.head_dim_v(), values);
+  return {};
+}
+
+void KVCache::poisonUnused() {
+  // Tokens that each block holds; what follows them is unused.
+  std::vector<int64_t> held(shape.numBlocks);
+  for (int64_t s = 0; s < numSequences(); ++s)
+    for (size_t i = 0; i < blockTables[s].size(); ++i) {
+      int64_t first = static_cast<int64_t>(i) * blockTokens();
+      held[blockTables[s][i]] =
+          std::clamp<int64_t>(lengths[s] - first, 0, shape.blockTokens);
+    }
+  const module::KVCacheSpec &spec = *owner.file().kv_cache();
+  int64_t headBytes =
+      std::max(spec.head_dim_qk(), spec.head_dim_v()) * elementBytes;
+  for (int64_t layer = 0; layer < owner.file().num_layers(); ++layer)
+    for (std::byte *base : {keys(layer), values(layer)})
+      for (int64_t block = 0; block < shape.numBlocks; ++block)
+        for (int64_t t = held[block]; t < shape.blockTokens; ++t)
+          for (int64_t h = 0; h < spec.num_kv_heads(); ++h)
+            // All bits set is a NaN in f32, bf16 and f16.
+            std::memset(base + (block * shape.blockStride +
+                                t * shape.tokenStride + h * shape.headStride) *
+                                   elementBytes,
+                        0xff, headBytes);
+  std::mt19937_64 random(freeBlocks.size());
+  for (size_t i = freeBlocks.size(); i > 1; --i)
+    std::swap(freeBlocks[i - 1], freeBlocks[random() % i]);
+}

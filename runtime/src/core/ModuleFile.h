@@ -1,0 +1,40 @@
+// The bytes of a .pfm, proven safe to read.
+#ifndef PREFILL_RUNTIME_CORE_MODULEFILE_H
+#define PREFILL_RUNTIME_CORE_MODULEFILE_H
+
+#include "prefill/checkpoint/Result.h"
+#include "prefill/module_generated.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace prefill::rt {
+
+/// The version of the container that this runtime reads and the compiler
+/// writes.
+inline constexpr int32_t moduleFormatVersion = 1;
+
+/// Words of 64 bits that an argument becomes for a kernel (see module.fbs).
+int numWords(module::ArgKind kind);
+
+/// Bytes of one element.
+int64_t byteSize(module::DType dtype);
+
+/// Error with code invalidModule.
+Error invalidModule(const std::string &message);
+
+/// Checks everything: the FlatBuffers structure first, then every index, size,
+/// shape and sum, so that the rest of the runtime may use the tables as they
+/// are. `data` must be 8-byte aligned and outlive the result.
+Result<const module::Module *> verifyModule(const std::byte *data,
+                                            uint64_t size);
+
+/// Part of verifyModule: the weight transform program. `resident` weights of
+/// any source have a known shape; every source's inputs exist and their shapes
+/// give the weight's shape.
+Result<void> verifyWeightProgram(const module::Module &file);
+
+} // namespace prefill::rt
+
+#endif // PREFILL_RUNTIME_CORE_MODULEFILE_H

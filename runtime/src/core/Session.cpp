@@ -1,0 +1,335 @@
+#include "core/Session.h"
+#include "core/Canary.h"
+#include "prefill/checkpoint/Quote.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <limits>
+
+using namespace prefill;
+using namespace prefill::rt;
+
+namespace {
+
+Error invalidArgument(const std::string &message) {
+  return Error{ErrorCode::invalidArgument, message};
+}
+
+/// Calls into machine code that carries no type information for UBSan.
+#if defined(__clang__)
+__attribute__((no_sanitize("function")))
+#endif
+void callKernel(KernelFunction kernel, const uint64_t *args, int64_t begin,
+                int64_t end, void *scratch) {
+  kernel(args, begin, end, scratch);
+}
+
+} // namespace
+
+Result<std::unique_ptr<Session>> Session::create(LoadedModule &module,
+                                                 ResidentWeights &weights,
+                                                 KVCache &cache) {
+  if (&weights.module() != &module)
+    return invalidArgument("the weights were loaded for another module");
+  if (&cache.module() != &module)
+    return invalidArgument("the KV cache was made for another module");
+  return std::unique_ptr<Session>(new Session(module, weights, cache));
+}
+
+Result<Batch> Session::check(const int32_t *tokens, const int32_t *cuSeqlens,
+                             const int32_t *sequences, int64_t numSequences,
+                             bool allLogits, const float *logits) const {
+  const module::Module &file = module.file();
+  if (!tokens || !cuSeqlens || !sequences || !logits)
+    return invalidArgument("a pointer is NULL");
+  if (numSequences < 1 || numSequences > cache.numSequences())
+    return invalidArgument(
+        "number of sequences is " + std::to_string(numSequences) +
+        ", expected 1 to the cache's " + std::to_string(cache.numSequences()));
+  if (cuSeqlens[0] != 0)
+    return invalidArgument("cu_seqlens starts with " +
+                           std::to_string(cuSeqlens[0]) + ", expected 0");
+  std::vector<bool> seen(cache.numSequences());
+  for (int64_t i = 0; i < numSequences; ++i) {
+    int32_t sequence = sequences[i];
+    if (sequence < 0 || sequence >= cache.numSequences())
+      return invalidArgument("sequence " + std::to_string(sequence) +
+                             ", but the cache has " +
+                             std::to_string(cache.numSequences()));
+    std::string what = "sequence " + std::to_string(sequence);
+    if (seen[sequence])
+      return invalidArgument(what + " appears twice in a batch");
+    seen[sequence] = true;
+    int64_t count = int64_t(cuSeqlens[i + 1]) - cuSeqlens[i];
+    if (count < 1)
+      return invalidArgument(what + ": the prompt has " +
+                             std::to_string(count) +
+                             " tokens, expected at least 1");
+    int64_t past = cache.length(sequence), total = past + count;
+    std::string lengths = what + ": " + std::to_string(count) +
+                          " tokens after " + std::to_string(past) +
+                          " stored ones exceed ";
+    if (total > file.max_seq())
+      return invalidArgument(lengths + "the module's maximum length " +
+                             std::to_string(file.max_seq()));
+    if (total > cache.capacity())
+      return invalidArgument(lengths + "the KV cache's capacity " +
+                             std::to_string(cache.capacity()));
+  }
+  for (int32_t row = 0; row < cuSeqlens[numSequences]; ++row)
+    if (tokens[row] < 0 || tokens[row] >= file.vocab_size())
+      return invalidArgument("token " + std::to_string(tokens[row]) +
+                             " at index " + std::to_string(row) +
+                             ", expected 0 to vocab_size - 1 = " +
+                             std::to_string(file.vocab_size() - 1));
+  return Batch{tokens,
+               {cuSeqlens, cuSeqlens + numSequences + 1},
+               {sequences, sequences + numSequences},
+               allLogits};
+}
+
+Result<void> Session::prepareScratch() {
+  uint64_t bytes = 0;
+  for (const module::Kernel *kernel : *module.file().kernels())
+    bytes = std::max<uint64_t>(bytes, kernel->scratch_bytes());
+  scratchStride = (bytes + 63) / 64 * 64 + (poison ? canaryBytes : 0);
+  uint64_t total = scratchStride * module.device().threads().size();
+  if (total <= scratch.size())
+    return {};
+  scratch = Allocation();
+  Result<Allocation> grown =
+      allocator.allocate(MemoryClass::temporaries, total, "kernel scratch");
+  if (!grown)
+    return grown.takeError();
+  scratch = std::move(*grown);
+  return {};
+}
+
+Result<void> Session::prepareScore() {
+  int64_t heads = 0;
+  for (const module::Launch *launch : *module.file().launches())
+    for (const module::Arg *arg : *launch->args())
+      if (arg->kind() == module::ArgKind::score)
+        heads = std::max<int64_t>(heads, arg->index());
+  uint64_t bytes = 0;
+  if (__builtin_mul_overflow(uint64_t(rowsPad) * metadata.maxKVLength(),
+                             uint64_t(heads) * sizeof(float), &bytes))
+    return Error{ErrorCode::outOfMemory,
+                 "out of memory: class temporaries: the score matrix of " +
+                     std::to_string(heads) + " heads and " +
+                     std::to_string(rowsPad) + " rows overflows 64 bits"};
+  scoreBytes = bytes;
+  if (bytes > score.size()) {
+    score = Allocation();
+    Result<Allocation> grown =
+        allocator.allocate(MemoryClass::temporaries, bytes, "the score matrix");
+    if (!grown)
+      return grown.takeError();
+    score = std::move(*grown);
+  }
+  if (poison && bytes) {
+    std::memset(score.data(), canaryPattern, score.size());
+    std::memset(score.data(), nanPattern, bytes);
+  }
+  return {};
+}
+
+Result<void> Session::prepare(const Batch &batch) {
+  const module::Module &file = module.file();
+  rowsPad = module.padRows(batch.numTokens());
+  logitRowsPad = module.padRows(batch.numLogitRows());
+  if (rowsPad > std::numeric_limits<int32_t>::max())
+    return invalidArgument("a batch of " + std::to_string(batch.numTokens()) +
+                           " tokens, expected less than 2^31 with padding");
+  if (Result<void> ok =
+          arena.prepare(file, rowsPad, logitRowsPad, poison, allocator);
+      !ok)
+    return ok;
+  for (int64_t i = 0; i < batch.numSequences(); ++i)
+    cache.reserve(batch.sequences[i], cache.length(batch.sequences[i]) +
+                                          batch.cuSeqlens[i + 1] -
+                                          batch.cuSeqlens[i]);
+  if (Result<void> ok =
+          metadata.build(batch, cache, rowsPad, logitRowsPad, allocator);
+      !ok)
+    return ok;
+  if (Result<void> ok = prepareScratch(); !ok)
+    return ok;
+  return prepareScore();
+}
+
+void Session::expandArguments(const module::Launch &launch,
+                              std::vector<uint64_t> &words) {
+  auto pointer = [](const void *address) {
+    return static_cast<uint64_t>(reinterpret_cast<uintptr_t>(address));
+  };
+  words.clear();
+  for (const module::Arg *arg : *launch.args()) {
+    switch (arg->kind()) {
+    case module::ArgKind::buffer:
+      words.push_back(pointer(arena.buffer(arg->index())));
+      break;
+    case module::ArgKind::weight:
+      words.push_back(pointer(weights.data(arg->index())));
+      break;
+    case module::ArgKind::batch:
+      metadata.appendWords(words);
+      break;
+    case module::ArgKind::kv_cache: {
+      const KVCacheLayout &layout = cache.layout();
+      words.insert(words.end(), {pointer(cache.keys(arg->index())),
+                                 pointer(cache.values(arg->index())),
+                                 static_cast<uint64_t>(layout.blockStride),
+                                 static_cast<uint64_t>(layout.tokenStride),
+                                 static_cast<uint64_t>(layout.headStride)});
+      break;
+    }
+    case module::ArgKind::score:
+      words.push_back(pointer(score.data()));
+      words.push_back(static_cast<uint64_t>(metadata.maxKVLength()));
+      break;
+    }
+  }
+}
+
+void Session::launch(const module::Launch &launch, const Batch &batch,
+                     std::vector<uint64_t> &words) {
+  expandArguments(launch, words);
+  const module::Kernel &kernel = *module.file().kernels()->Get(launch.kernel());
+  const module::Grid &grid = *kernel.grid();
+  int64_t rows =
+      grid.domain() == module::RowDomain::tokens ? rowsPad : logitRowsPad;
+  int64_t workgroups = (rows + grid.block() - 1) / grid.block();
+  if (grid.plus_sequences())
+    workgroups += batch.numSequences();
+  workgroups *= grid.multiplier(); // < 2^32 * 2^28
+
+  if (poison)
+    for (int thread = 0; thread < module.device().threads().size(); ++thread) {
+      std::byte *own = scratch.data() + thread * scratchStride;
+      std::memset(own, canaryPattern, scratchStride);
+      std::memset(own, nanPattern, kernel.scratch_bytes());
+    }
+  KernelFunction function = module.kernel(launch.kernel());
+  module.device().threads().run(
+      workgroups, [&](int thread, int64_t begin, int64_t end) {
+        callKernel(function, words.data(), begin, end,
+                   scratch.data() + thread * scratchStride);
+      });
+}
+
+Result<void> Session::findDamage(uint32_t launchIndex) const {
+  const module::Module &file = module.file();
+  const module::Launch &launch = *file.launches()->Get(launchIndex);
+  const module::Kernel &kernel = *file.kernels()->Get(launch.kernel());
+  std::string where = arena.damage(file);
+  for (int thread = 0;
+       where.empty() && thread < module.device().threads().size(); ++thread)
+    if (const std::byte *own = scratch.data() + thread * scratchStride;
+        std::any_of(own + kernel.scratch_bytes(), own + scratchStride,
+                    [](std::byte b) { return b != std::byte(canaryPattern); }))
+      where = "behind the scratch of thread " + std::to_string(thread);
+  if (where.empty() && scoreBytes < score.size() &&
+      std::any_of(
+          score.data() + scoreBytes, score.data() + score.size(),
+          [](std::byte b) { return b != std::byte(canaryPattern); }))
+    where = "behind the score matrix";
+  if (where.empty() && !score.guardIntact())
+    where = "behind the score matrix";
+  if (where.empty() && !cache.guardIntact())
+    where = "behind the KV cache";
+  if (where.empty() && !metadata.guardIntact())
+    where = "behind the batch metadata";
+  if (int64_t weight = weights.damagedWeight(); where.empty() && weight >= 0)
+    where =
+        "behind weight " + quote(file.weights()->Get(weight)->name()->str());
+  if (where.empty())
+    return {};
+  return invalidModule("kernel " + quote(kernel.name()->string_view()) +
+                       " (launch " + std::to_string(launchIndex) + ", layer " +
+                       std::to_string(launch.layer()) + ") wrote " + where);
+}
+
+uint64_t Session::countFlops(const Batch &batch) const {
+  const module::Module &file = module.file();
+  uint64_t pairs = 0;
+  uint64_t window = file.sliding_window();
+  for (int64_t i = 0; i < batch.numSequences(); ++i) {
+    uint64_t past = cache.length(batch.sequences[i]);
+    uint64_t count = batch.cuSeqlens[i + 1] - batch.cuSeqlens[i];
+    // Query j sees past + j + 1 keys, at most `window` of them.
+    if (window == 0 || past + count <= window) {
+      pairs += count * past + count * (count + 1) / 2;
+    } else {
+      for (uint64_t j = 0; j < count; ++j)
+        pairs += std::min(past + j + 1, window);
+    }
+  }
+  return uint64_t(file.flops_per_token()) * batch.numTokens() +
+         uint64_t(file.flops_per_logit_row()) * batch.numLogitRows() +
+         uint64_t(file.attention_flops_per_pair()) * pairs;
+}
+
+Result<void> Session::run(const int32_t *tokens, const int32_t *cuSeqlens,
+                          const int32_t *sequences, int64_t numSequences,
+                          bool allLogits, float *logits) {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start = Clock::now();
+  auto sinceStart = [&] {
+    return static_cast<uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() -
+                                                             start)
+            .count());
+  };
+  Result<Batch> batch =
+      check(tokens, cuSeqlens, sequences, numSequences, allLogits, logits);
+  if (!batch)
+    return batch.takeError();
+  if (Result<void> ok = prepare(*batch); !ok)
+    return ok;
+
+  const module::Module &file = module.file();
+  std::vector<uint64_t> words;
+  times.clear();
+  for (uint32_t i = 0; i < file.launches()->size(); ++i) {
+    uint64_t begin = sinceStart();
+    launch(*file.launches()->Get(i), *batch, words);
+    times.push_back({begin, sinceStart() - begin});
+    if (!poison)
+      continue;
+    if (Result<void> ok = findDamage(i); !ok)
+      return ok;
+    arena.poisonPaddedRows(file, batch->numTokens(), batch->numLogitRows());
+  }
+
+  std::memcpy(logits, arena.buffer(file.logits_buffer()),
+              batch->numLogitRows() * file.vocab_size() * sizeof(float));
+  lastFlops = countFlops(*batch);
+  for (int64_t i = 0; i < numSequences; ++i)
+    cache.setLength(sequences[i], cache.length(sequences[i]) +
+                                      cuSeqlens[i + 1] - cuSeqlens[i]);
+  return {};
+}
+
+uint64_t Session::memory(MemoryClass memoryClass) const {
+  switch (memoryClass) {
+  case MemoryClass::weights:
+    return weights.bytes();
+  case MemoryClass::kvCache:
+    return cache.bytes();
+  case MemoryClass::activationPeak:
+  case MemoryClass::temporaries:
+    break;
+  }
+  return allocator.peak(memoryClass);
+}
+
+void Session::setPoison(bool enabled) {
+  poison = enabled;
+  // What a mode has laid out means nothing to the other.
+  arena = ActivationArena();
+  scratch = Allocation();
+  score = Allocation();
+  times.clear();
+}

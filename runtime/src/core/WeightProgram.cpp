@@ -1,0 +1,98 @@
+#include "core/WeightProgram.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace prefill;
+using namespace prefill::rt;
+
+Result<WeightProgram> WeightProgram::create(const module::Module &file,
+                                            const TensorSource &source) {
+  WeightProgram program(file);
+  uint32_t count = file.weights()->size();
+  program.readers.resize(count);
+  program.gains.resize(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    const module::Weight &weight = *file.weights()->Get(i);
+    if (const auto *tensor = weight.source_as_CheckpointSource()) {
+      std::vector<int64_t> shape(weight.shape()->begin(),
+                                 weight.shape()->end());
+      auto reader = source.find(tensor->name()->str(), shape);
+      if (!reader)
+        return reader.takeError();
+      program.readers[i] = std::move(*reader);
+    } else if (const auto *scaled = weight.source_as_ScaleColumnsSource()) {
+      // Every row needs the whole gain: evaluate it once. Its own inputs are
+      // earlier weights, so they are ready.
+      std::vector<float> &gain = program.gains[i];
+      gain.resize(file.weights()->Get(scaled->gain())->shape()->Get(0));
+      for (size_t k = 0; k < gain.size(); ++k)
+        program.row(scaled->gain(), static_cast<int64_t>(k), &gain[k]);
+    }
+  }
+  return program;
+}
+
+int64_t WeightProgram::rowLength(const module::Weight &weight) {
+  int64_t length = 1;
+  for (uint32_t i = 1; i < weight.shape()->size(); ++i)
+    length *= weight.shape()->Get(i);
+  return length;
+}
+
+void WeightProgram::row(uint32_t index, int64_t row, float *out) const {
+  const module::Weight &weight = *file->weights()->Get(index);
+  int64_t length = rowLength(weight);
+  switch (weight.source_type()) {
+  case module::WeightSource::CheckpointSource:
+    readers[index]->read(row * length, length, out);
+    return;
+
+  case module::WeightSource::ConcatSource:
+    for (uint32_t input : *weight.source_as_ConcatSource()->inputs()) {
+      int64_t rows = file->weights()->Get(input)->shape()->Get(0);
+      if (row < rows)
+        return this->row(input, row, out);
+      row -= rows;
+    }
+    return;
+
+  case module::WeightSource::InterleaveSource: {
+    // Output rows come in runs of g: the first input's run r, then the
+    // second's.
+    const auto &source = *weight.source_as_InterleaveSource();
+    int64_t g = source.granularity(), run = row / g;
+    uint32_t input = source.inputs()->Get(run % 2);
+    int64_t inputRow = run / 2 * g + row % g;
+    if (inputRow < file->weights()->Get(input)->shape()->Get(0))
+      return this->row(input, inputRow, out);
+    std::fill_n(out, length, 0.0f);
+    return;
+  }
+
+  case module::WeightSource::ScaleColumnsSource: {
+    this->row(weight.source_as_ScaleColumnsSource()->input(), row, out);
+    const std::vector<float> &gain = gains[index];
+    for (int64_t k = 0; k < length; ++k)
+      out[k] *= gain[k];
+    return;
+  }
+
+  case module::WeightSource::RopeTableSource: {
+    // The angle is rounded to f32 as the models were trained with; its cosine
+    // and sine are then correctly rounded, which f32 functions would not be.
+    const auto &frequencies = *weight.source_as_RopeTableSource()->inv_freq();
+    uint32_t half = frequencies.size();
+    for (uint32_t i = 0; i < half; ++i) {
+      float angle = static_cast<float>(row) * frequencies[i];
+      out[i] = static_cast<float>(std::cos(static_cast<double>(angle)));
+      out[half + i] = static_cast<float>(std::sin(static_cast<double>(angle)));
+    }
+    return;
+  }
+
+  case module::WeightSource::PackSource:
+  case module::WeightSource::NONE:
+    break;
+  }
+}

@@ -1,0 +1,31 @@
+// The instruction sets that a module may have code for.
+#ifndef PREFILL_RUNTIME_CPU_ISAVARIANT_H
+#define PREFILL_RUNTIME_CPU_ISAVARIANT_H
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace prefill::rt {
+
+/// From the least to the most capable.
+enum class IsaVariant {
+  avx2,       ///< AVX2 and FMA
+  avx512,     ///< and AVX-512 F, BW, VL, DQ
+  avx512_bf16 ///< and AVX-512 BF16
+};
+inline constexpr IsaVariant isaVariants[] = {
+    IsaVariant::avx2, IsaVariant::avx512, IsaVariant::avx512_bf16};
+
+const char *stringify(IsaVariant variant);
+std::optional<IsaVariant> parseIsaVariant(std::string_view name);
+
+/// Asks CPUID, and the system whether it saves the registers.
+bool hostSupports(IsaVariant variant);
+
+/// "avx2, avx512": what this CPU runs; "none of avx2, ..." if nothing.
+std::string hostVariants();
+
+} // namespace prefill::rt
+
+#endif // PREFILL_RUNTIME_CPU_ISAVARIANT_H
