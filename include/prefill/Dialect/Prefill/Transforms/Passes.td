@@ -46,4 +46,200 @@ def OutlineKernelsPass : Pass<"prefill-outline-kernels", "::mlir::ModuleOp"> {
   ];
 }
 
+//===-- Model to fused, in pipeline order; what a pass leaves alone gets prefill.not_folded = "reason" ----------===//
+
+class Prefill_FoldPass<string flag> : Pass<flag, "::mlir::ModuleOp"> {
+  let dependentDialects = ["::mlir::prefill::PrefillDialect"];
+}
+
+def FoldScalePass : Prefill_FoldPass<"prefill-fold-scale"> {
+  let summary = "move attention's scale times log2(e) into the query, so that the softmax uses exp2";
+  let description = [{
+    ```mlir
+    %o = prefill.attention %q, %c, %batch {scale = 0.125, causal} : ...
+    ```
+    becomes
+    ```mlir
+    %s = prefill.scale %q {factor = 0.18033688011112042} : ...
+    %o = prefill.attention %s, %c, %batch {scale = 1.0, causal, base2} : ...
+    ```
+    Attention with a softcap stays as it is: tanh needs the logits before the factor.
+  }];
+  let statistics = [
+    Statistic<"numFolded", "num-folded", "Number of attention ops whose scale moved into the query">,
+    Statistic<"numNotFolded", "num-not-folded", "Number of attention ops that keep their scale">
+  ];
+}
+
+def FuseQKVProjectionPass : Prefill_FoldPass<"prefill-fuse-qkv-projection"> {
+  let summary = "compute query, key and value of a layer in one GEMM on concatenated weights";
+  let description = [{
+    Three linears on one input that feed one attention and its kv_append, for any number of KV heads:
+    ```mlir
+    %q = prefill.linear %x, %wq : tensor<?x64xbf16>, tensor<64x64xbf16> -> tensor<?x64xbf16>
+    %k = prefill.linear %x, %wk : tensor<?x64xbf16>, tensor<32x64xbf16> -> tensor<?x32xbf16>
+    %v = prefill.linear %x, %wv : tensor<?x64xbf16>, tensor<32x64xbf16> -> tensor<?x32xbf16>
+    ```
+    become
+    ```mlir
+    prefill.weight @qkv_proj : tensor<128x64xbf16> = #prefill.concat<[@q_proj, @k_proj, @v_proj]>
+    %q, %k, %v = prefill.gemm %x, %w {prefill.name = "qkv_proj"} : ... epilogue {
+    ^bb0(%acc: tensor<?x128xf32>):
+      %0:3 = prefill.split %acc : tensor<?x128xf32> -> tensor<?x64xf32>, tensor<?x32xf32>, tensor<?x32xf32>
+      prefill.yield %0#0, %0#1, %0#2 : tensor<?x64xf32>, tensor<?x32xf32>, tensor<?x32xf32>
+    }
+    ```
+    Biases are concatenated and added before the split; if only some projections have one, it is added to their part.
+  }];
+  let statistics = [
+    Statistic<"numFused", "num-fused", "Number of QKV projections fused">,
+    Statistic<"numNotFused", "num-not-fused", "Number of attention ops whose projections stay apart">
+  ];
+}
+
+def FuseGateUpPass : Prefill_FoldPass<"prefill-fuse-gate-up"> {
+  let summary = "compute gate and up projection in one GEMM with interleaved columns";
+  let description = [{
+    ```mlir
+    %g = prefill.linear %x, %wg : tensor<?x64xbf16>, tensor<192x64xbf16> -> tensor<?x192xbf16>
+    %u = prefill.linear %x, %wu : tensor<?x64xbf16>, tensor<192x64xbf16> -> tensor<?x192xbf16>
+    ```
+    become
+    ```mlir
+    prefill.weight @gate_up_proj : tensor<384x64xbf16> = #prefill.interleave<@gate_proj, @up_proj, granularity = 32>
+    %g, %u = prefill.gemm %x, %w {prefill.name = "gate_up_proj"} : ... epilogue {
+    ^bb0(%acc: tensor<?x384xf32>):
+      %0:2 = prefill.deinterleave %acc {granularity = 32} : tensor<?x384xf32> -> tensor<?x192xf32>, tensor<?x192xf32>
+      prefill.yield %0#0, %0#1 : tensor<?x192xf32>, tensor<?x192xf32>
+    }
+    ```
+    so that gate and up of one column lie in one tile.
+  }];
+  let options = [
+    Option<"granularity", "granularity", "int64_t", "32", "Columns of a run; a tile is a multiple of two runs">
+  ];
+  let statistics = [
+    Statistic<"numFused", "num-fused", "Number of gate-up projections fused">,
+    Statistic<"numNotFused", "num-not-fused", "Number of gated activations whose projections stay apart">
+  ];
+}
+
+def FoldNormPass : Prefill_FoldPass<"prefill-fold-norm"> {
+  let summary = "fold an RMSNorm's gain into the weights that follow and its 1/rms into their epilogues";
+  let description = [{
+    ```mlir
+    %n = prefill.rms_norm %x, %gain {eps = 1.0e-5} : ...
+    %y = prefill.linear %n, %w : ...
+    ```
+    becomes
+    ```mlir
+    prefill.weight @w.gain_folded : tensor<64x64xbf16> = #prefill.scale_columns<@w, gain = @gain>
+    %s = prefill.row_sumsq %x : tensor<?x64xbf16> -> tensor<?x1xf32>
+    %y = prefill.gemm %x, %w.gain_folded : ... epilogue {
+    ^bb0(%acc: tensor<?x64xf32>):
+      %0 = prefill.row_rms_scale %acc, %s {eps = 1.0e-5, channels = 64} : ...
+      prefill.yield %0 : tensor<?x64xf32>
+    }
+    ```
+    The sum stands by the producer of %x. Norms of heads are left to fold-kv-append-into-epilogue; the norm before lm_head,
+    before a weight that is tied to the embedding, and norms with other users stay.
+  }];
+  let statistics = [
+    Statistic<"numFolded", "num-folded", "Number of norms folded">,
+    Statistic<"numNotFolded", "num-not-folded", "Number of norms over full rows that stay">
+  ];
+}
+
+def FoldKVAppendIntoEpiloguePass : Prefill_FoldPass<"prefill-fold-kv-append-into-epilogue"> {
+  let summary = "move QK-norm, RoPE, the query's scale and kv_append into the epilogue of the GEMM before them";
+  let description = [{
+    ```mlir
+    %q, %k, %v = prefill.gemm %x, %w : ... epilogue { ... prefill.yield %q0, %k0, %v0 : ... }
+    %qr = prefill.rope %q, %batch {...} : ...
+    %kr = prefill.rope %k, %batch {...} : ...
+    %c1 = prefill.kv_append %kr, %v into %c0, %batch : ...
+    ```
+    becomes
+    ```mlir
+    %qr, %c1 = prefill.gemm %x, %w : ... epilogue {
+      ...
+      %1 = prefill.rope %q0, %batch {...} : tensor<?x64xf32> -> tensor<?x64xf32>
+      %2 = prefill.rope %k0, %batch {...} : tensor<?x32xf32> -> tensor<?x32xf32>
+      %3 = prefill.kv_append %2, %v0 into %c0, %batch : ...
+      prefill.yield %1, %3 : ...
+    }
+    ```
+    in f32, rounded where stored. Refused when a tile of whole heads would straddle the parts of the accumulator.
+  }];
+  let statistics = [
+    Statistic<"numFolded", "num-folded", "Number of ops moved into an epilogue">,
+    Statistic<"numNotFolded", "num-not-folded", "Number of ops that stay">
+  ];
+}
+
+def FoldResidualIntoEpiloguePass : Prefill_FoldPass<"prefill-fold-residual-into-epilogue"> {
+  let summary = "move the residual add and the next norm's row sums into the GEMM that makes the branch";
+  let description = [{
+    ```mlir
+    %y = prefill.linear %a, %w : ...
+    %x1 = prefill.add %x0, %y : tensor<?x64xbf16>, tensor<?x64xbf16> -> tensor<?x64xbf16>
+    %s = prefill.row_sumsq %x1 : tensor<?x64xbf16> -> tensor<?x1xf32>
+    ```
+    becomes
+    ```mlir
+    %x1, %s = prefill.gemm %a, %w : ... epilogue {
+    ^bb0(%acc: tensor<?x64xf32>):
+      %0 = prefill.add %x0, %acc : tensor<?x64xbf16>, tensor<?x64xf32> -> tensor<?x64xbf16>
+      %1 = prefill.row_sumsq %0 : tensor<?x64xbf16> -> tensor<?x1xf32>
+      prefill.yield %0, %1 : tensor<?x64xbf16>, tensor<?x1xf32>
+    }
+    ```
+    The sum is taken from the value as stored. The embedding becomes `prefill.rowwise {embed; row_sumsq}` likewise.
+  }];
+  let statistics = [
+    Statistic<"numAddsFolded", "num-adds-folded", "Number of residual adds moved into an epilogue">,
+    Statistic<"numSumsFolded", "num-sums-folded", "Number of row sums moved to the producer of the row">,
+    Statistic<"numNotFolded", "num-not-folded", "Number of adds and row sums that stay">
+  ];
+}
+
+def FoldActivationIntoEpiloguePass : Prefill_FoldPass<"prefill-fold-activation-into-epilogue"> {
+  let summary = "move the gated activation into the epilogue of the gate-up GEMM";
+  let description = [{
+    ```mlir
+    %g, %u = prefill.gemm %x, %w : ... epilogue { ... prefill.yield %0#0, %0#1 : ... }
+    %a = prefill.gated_act silu %g, %u : ...
+    ```
+    becomes
+    ```mlir
+    %a = prefill.gemm %x, %w : ... epilogue {
+      ...
+      %1 = prefill.gated_act silu %0#0, %0#1 : tensor<?x192xf32>, tensor<?x192xf32> -> tensor<?x192xf32>
+      prefill.yield %1 : tensor<?x192xf32>
+    }
+    ```
+    Only where gate and up are interleaved: then both lie in one tile.
+  }];
+  let statistics = [
+    Statistic<"numFolded", "num-folded", "Number of activations moved into an epilogue">,
+    Statistic<"numNotFolded", "num-not-folded", "Number of activations that stay">
+  ];
+}
+
+def EraseUnusedWeightsPass : Prefill_FoldPass<"prefill-erase-unused-weights"> {
+  let summary = "erase weights that no kernel reads, and steps that lead only to them";
+  let description = [{
+    ```mlir
+    prefill.weight @used : tensor<64x64xbf16> = #prefill.checkpoint<"a">
+    prefill.weight @unused : tensor<64x64xbf16> = #prefill.checkpoint<"b">
+    func.func @f() -> tensor<64x64xbf16> {
+      %0 = prefill.get_weight @used : tensor<64x64xbf16>
+      return %0 : tensor<64x64xbf16>
+    }
+    ```
+    loses @unused. A weight lives when a get_weight reads it or it is an input of a step that lives.
+  }];
+  let statistics = [Statistic<"numErased", "num-erased", "Number of weights erased">];
+}
+
 #endif
