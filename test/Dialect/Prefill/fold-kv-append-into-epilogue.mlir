@@ -3,7 +3,7 @@
 // RUN: prefill-opt %s --prefill-fold-kv-append-into-epilogue | FileCheck %s
 
 // Everything between the projection and attention moves, in f32; the result is the query and the cache.
-// LAYER: %[[G:.*]]:2 = prefill.gemm {{.*}}-> tensor<?x64xbf16>, !prefill.kv_cache
+// LAYER: %[[G:.*]]:2 = prefill.gemm {{.*}}-> tensor<?x64xbf16>, !{{.*}}kv_cache
 // LAYER: %[[S:.*]]:3 = prefill.split
 // LAYER-DAG: %[[QN:.*]] = prefill.rms_norm %[[S]]#0, {{.*}} -> tensor<?x64xf32>
 // LAYER-DAG: %[[KN:.*]] = prefill.rms_norm %[[S]]#1, {{.*}} -> tensor<?x32xf32>
