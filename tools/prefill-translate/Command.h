@@ -41,6 +41,7 @@ struct Command {
 ::prefill::rt::Result<int64_t> parseInteger(llvm::StringRef option,
                                             llvm::StringRef value);
 
+::prefill::rt::Result<void> runImportHuggingFace(const OptionValues &values);
 ::prefill::rt::Result<void> runSynthesize(const OptionValues &values);
 
 } // namespace mlir::prefill

@@ -16,6 +16,11 @@ static Result<void> write(Result<OwningOpRef<ModuleOp>> module,
   return writeModel(module->get(), path == values.end() ? "-" : path->second);
 }
 
+Result<void> mlir::prefill::runImportHuggingFace(const OptionValues &values) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  return write(importHuggingFace(&context, values.at("--import-hf")), values);
+}
+
 Result<void> mlir::prefill::runSynthesize(const OptionValues &values) {
   std::optional<int64_t> numbers[2];
   const char *names[2] = {"--layers", "--vocab"};

@@ -15,12 +15,17 @@ using ::prefill::rt::Result;
 
 static const OptionSpec output{"-o", "FILE",
                                "where to write; '-' (the default) is stdout"};
+static const OptionSpec importOptions[] = {output};
 static const OptionSpec synthesizeOptions[] = {
     {"--layers", "N", "another number of layers"},
     {"--vocab", "N", "another vocabulary size"},
     output};
 
 static const Command commands[] = {
+    {{"--import-hf", "DIR",
+      "import a Hugging Face directory (config.json and *.safetensors)"},
+     importOptions,
+     runImportHuggingFace},
     {{"--synthesize", "SHAPE",
       "the model of a known shape, without a checkpoint: llama-2-7b, "
       "llama-3-8b, llama-3.2-1b or qwen2.5-0.5b"},
