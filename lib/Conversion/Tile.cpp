@@ -72,6 +72,8 @@ static LogicalResult tileKernel(func::FuncOp kernel) {
       return tileGemm(kernel, gemm);
     if (auto rowwise = dyn_cast<RowwiseOp>(op))
       return tileRowwise(kernel, rowwise);
+    if (isa<AttentionOp, OnlineAttentionOp>(op))
+      return tileAttention(kernel, &op);
   }
   return kernel.emitError() << "kernel " << kernel.getSymName()
                             << " holds no compute op that can be tiled; "

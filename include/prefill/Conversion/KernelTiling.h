@@ -27,6 +27,12 @@ void setGrid(func::FuncOp kernel, RowDomain domain, int64_t block,
 // over workgroups. They emit a diagnostic on failure.
 LogicalResult tileGemm(func::FuncOp kernel, GemmOp gemm);
 LogicalResult tileRowwise(func::FuncOp kernel, RowwiseOp rowwise);
+/// `attention` is online_attention in its whole form, which gets one loop over
+/// all KV blocks with masks in each (prefill-specialize-causal-blocks takes it
+/// from there), or attention: that becomes materialized_attention, and the
+/// kernel gets a last argument for the scores, with the attribute
+/// prefill.score.
+LogicalResult tileAttention(func::FuncOp kernel, Operation *attention);
 
 } // namespace mlir::prefill
 

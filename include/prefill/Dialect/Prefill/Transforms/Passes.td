@@ -242,4 +242,45 @@ def EraseUnusedWeightsPass : Prefill_FoldPass<"prefill-erase-unused-weights"> {
   let statistics = [Statistic<"numErased", "num-erased", "Number of weights erased">];
 }
 
+//===-- Attention ------------------------------------------------------------------------------------------------===//
+
+def ConvertAttentionToOnlinePass : Pass<"prefill-convert-attention-to-online", "::mlir::func::FuncOp"> {
+  let summary = "rewrites attention into the form that carries an online softmax";
+  let description = [{
+    `prefill.attention` becomes `prefill.online_attention`, which can be tiled along the keys, and
+    `prefill.attention_normalize`. The score matrix then never reaches memory. Without this pass prefill-tile gives
+    attention its plain lowering, with the score matrix in memory.
+
+    ```mlir
+    %o = prefill.attention %q, %cache, %batch {causal, scale = 1.0, base2} : tensor<?x64xbf16>, !cache -> tensor<?x64xbf16>
+    // becomes
+    %acc, %max, %sum = prefill.online_attention %q, %cache, %batch mask = edge {base2, causal, scale = 1.0}
+        : tensor<?x64xbf16>, !cache -> tensor<?x64xf32>, tensor<?x2xf32>, tensor<?x2xf32>
+    %o = prefill.attention_normalize %acc, %sum, %batch : tensor<?x64xf32>, tensor<?x2xf32> -> tensor<?x64xbf16>
+    ```
+  }];
+  let dependentDialects = ["::mlir::prefill::PrefillDialect"];
+  let statistics = [Statistic<"numConverted", "attentions-converted", "attention ops rewritten into the online form">];
+}
+
+def SpecializeCausalBlocksPass : Pass<"prefill-specialize-causal-blocks", "::mlir::func::FuncOp"> {
+  let summary = "splits attention's KV loop by what its blocks need: skipped, without a mask, with a mask";
+  let description = [{
+    The loop that prefill-tile makes runs over all KV blocks of a sequence and masks each. Afterwards blocks above the
+    causal diagonal and blocks outside the sliding window are not in the loop bounds (Analysis/AttentionBlockRange), one
+    loop with `mask = none` runs over the blocks that every row sees whole, and one with `mask = edge` over the blocks at
+    the diagonal and at the end of the keys. A sliding window has a second edge loop before them.
+
+    ```mlir
+    %r = scf.for %b = %c0 to %blocks step %c1 { prefill.online_attention … mask = edge }
+    // becomes
+    %f = scf.for %b = %c0 to %full_end step %c1 { prefill.online_attention … mask = none } {prefill.kv_blocks = "full"}
+    %r = scf.for %b = %full_end to %end step %c1 { prefill.online_attention … mask = edge } {prefill.kv_blocks = "edge"}
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect", "::mlir::prefill::PrefillDialect"];
+  let statistics = [Statistic<"numSpecialized", "kv-loops-specialized", "KV loops split by mask">,
+                    Statistic<"numLoops", "kv-loops-made", "KV loops that replace them">];
+}
+
 #endif

@@ -1,0 +1,148 @@
+//===- TileAttention.cpp - attention kernels to tiles ---------------------===//
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "prefill/Codegen/Common/KernelBuilder.h"
+#include "prefill/Conversion/KernelTiling.h"
+
+using namespace mlir;
+using namespace mlir::prefill;
+
+namespace {
+
+/// A workgroup's part of a kernel, between the kernel's arguments and the tiles
+/// that it computes.
+struct WorkgroupTile {
+  AttentionWorkgroupOp workgroup;
+  SmallVector<Value> rows; // sequence, row_begin, row_end, kv_head
+};
+
+/// The workgroup loop of an attention kernel; the builder then stands in its
+/// body.
+WorkgroupTile createAttentionLoop(KernelBuilder &b, func::FuncOp kernel,
+                                  Value query, KVCacheType cache, Value batch,
+                                  int64_t blockQ) {
+  int64_t numKvHeads = cache.getNumKvHeads();
+  Value rows = tensor::DimOp::create(b, query, b.index(0));
+  // Every sequence may end in a tile of its own.
+  Value tiles = b.add(b.ceilDivide(rows, blockQ),
+                      NumSequencesOp::create(b, b.getIndexType(), batch));
+  scf::ForallOp loop =
+      createWorkgroupLoop(b, b.getLoc(), b.mul(tiles, numKvHeads));
+  setGrid(kernel, RowDomain::Tokens, blockQ, /*plusSequences=*/true,
+          numKvHeads);
+  Type index = b.getIndexType();
+  auto workgroup = AttentionWorkgroupOp::create(
+      b, SmallVector<Type>(6, index), loop.getInductionVar(0), batch,
+      b.getI64IntegerAttr(blockQ), b.getI64IntegerAttr(numKvHeads));
+  return {workgroup,
+          {workgroup.getSequence(), workgroup.getRowBegin(),
+           workgroup.getRowEnd(), workgroup.getKvHead()}};
+}
+
+/// The loop over all KV blocks of the workgroup's sequence, masks in each.
+scf::ForOp createKVLoop(KernelBuilder &b, OnlineAttentionOp online,
+                        WorkgroupTile tile, int64_t group) {
+  LoweringConfigAttr config = online.getLoweringConfigAttr();
+  auto accumulator = RankedTensorType::get(
+      {config.getBlockM(), group * online.getCache().getType().getHeadDimV()},
+      b.getF32Type());
+  auto statistic =
+      RankedTensorType::get({config.getBlockM(), group}, b.getF32Type());
+  auto splat = [&](RankedTensorType type, float value) -> Value {
+    return arith::ConstantOp::create(b, DenseElementsAttr::get(type, value));
+  };
+  SmallVector<Value> state{
+      splat(accumulator, 0.0f),
+      splat(statistic, -std::numeric_limits<float>::infinity()),
+      splat(statistic, 0.0f)};
+  auto loop = scf::ForOp::create(
+      b, b.index(0),
+      b.ceilDivide(tile.workgroup.getSeqlenKv(), config.getBlockKv()),
+      b.index(1), state);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(loop.getBody());
+  SmallVector<Value> indices = tile.rows;
+  indices.push_back(loop.getInductionVar());
+  auto step = OnlineAttentionOp::create(
+      b, accumulator, statistic, statistic, online.getQuery(),
+      online.getCache(), online.getBatch(), indices, loop.getRegionIterArgs(),
+      online.getMaskAttr(), online.getScaleAttr(), online.getCausalAttr(),
+      online.getSlidingWindowAttr(), online.getSoftcapAttr(),
+      online.getBase2Attr(), config);
+  step->setDiscardableAttrs(online->getDiscardableAttrDictionary());
+  scf::YieldOp::create(b, step.getResults());
+  return loop;
+}
+
+LogicalResult tileOnline(func::FuncOp kernel, OnlineAttentionOp online,
+                         LoweringConfigAttr config) {
+  AttentionNormalizeOp normalize;
+  for (Operation *user : online->getUsers())
+    if (normalize || !(normalize = dyn_cast<AttentionNormalizeOp>(user)))
+      break;
+  if (!normalize || normalize.getAccumulator() != online.getAccumulator() ||
+      normalize.getRowSum() != online.getRowSum())
+    return online.emitOpError(
+        "is tiled only where one prefill.attention_normalize uses it");
+  Value out = replaceResultsByBuffers(kernel).front();
+  KernelBuilder b(online.getLoc(), online);
+  KVCacheType cache = online.getCache().getType();
+  WorkgroupTile tile =
+      createAttentionLoop(b, kernel, online.getQuery(), cache,
+                          online.getBatch(), config.getBlockM());
+  int64_t numHeads =
+      cast<ShapedType>(online.getQuery().getType()).getDimSize(1) /
+      cache.getHeadDimQk();
+  scf::ForOp loop =
+      createKVLoop(b, online, tile, numHeads / cache.getNumKvHeads());
+  AttentionNormalizeOp::create(b, Type(), loop.getResult(0), loop.getResult(2),
+                               online.getBatch(), tile.rows, out);
+  normalize.erase();
+  online.erase();
+  return success();
+}
+
+LogicalResult tilePlain(func::FuncOp kernel, AttentionOp attention,
+                        LoweringConfigAttr config) {
+  Value out = replaceResultsByBuffers(kernel).front();
+  KernelBuilder b(attention.getLoc(), attention);
+  unsigned index = kernel.getNumArguments();
+  auto scoreType = MemRefType::get(
+      SmallVector<int64_t>(3, ShapedType::kDynamic), b.getF32Type());
+  (void)kernel.insertArgument(
+      index, scoreType,
+      b.getDictionaryAttr(b.getNamedAttr(kScoreAttr, b.getUnitAttr())),
+      attention.getLoc());
+  WorkgroupTile tile = createAttentionLoop(
+      b, kernel, attention.getQuery(), attention.getCache().getType(),
+      attention.getBatch(), config.getBlockM());
+  auto step = MaterializedAttentionOp::create(
+      b, attention.getQuery(), attention.getCache(), attention.getBatch(),
+      tile.rows, kernel.getArgument(index), out, attention.getScaleAttr(),
+      attention.getCausalAttr(), attention.getSlidingWindowAttr(),
+      attention.getSoftcapAttr(), attention.getBase2Attr());
+  copyLayer(attention, step);
+  attention.erase();
+  return success();
+}
+
+} // namespace
+
+LogicalResult prefill::tileAttention(func::FuncOp kernel,
+                                     Operation *attention) {
+  auto config = attention->getAttrOfType<LoweringConfigAttr>("lowering_config");
+  if (!config)
+    return attention->emitOpError("has no lowering_config (run "
+                                  "prefill-select-lowering-strategy)");
+  if (config.getBlockM() < 1 || config.getBlockKv() < 1)
+    return attention->emitOpError("has block_m = ")
+           << config.getBlockM() << " and block_kv = " << config.getBlockKv()
+           << "; both must be at least 1";
+  if (llvm::count_if(kernel.getResultTypes(),
+                     llvm::IsaPred<RankedTensorType>) != 1)
+    return attention->emitOpError("stands in kernel ")
+           << kernel.getSymName()
+           << ", which does not return one tensor, its result";
+  if (auto online = dyn_cast<OnlineAttentionOp>(attention))
+    return tileOnline(kernel, online, config);
+  return tilePlain(kernel, cast<AttentionOp>(attention), config);
+}

@@ -1,0 +1,152 @@
+//===- TiledOpVerifiers.cpp - verifiers of the ops of level `tiled` -------===//
+#include "prefill/Dialect/Prefill/IR/Prefill.h"
+
+using namespace mlir;
+using namespace mlir::prefill;
+
+namespace {
+
+/// Indices of a tile: sequence, row_begin, row_end, kv_head and for one KV
+/// block its number.
+constexpr size_t kBlockTileSize = 5;
+constexpr size_t kRowTileSize = 4;
+
+LogicalResult verifyShape(Operation *op, StringRef what, Value value,
+                          ArrayRef<int64_t> expected) {
+  auto type = cast<RankedTensorType>(value.getType());
+  auto wanted =
+      RankedTensorType::get(expected, Float32Type::get(op->getContext()));
+  if (type != wanted)
+    return op->emitOpError()
+           << what << " has type " << type << ", expected " << wanted;
+  return success();
+}
+
+/// The query of an attention op: as many columns as whole groups of heads of
+/// the cache, in the cache's element type. Gives the number of query heads.
+FailureOr<int64_t> verifyQuery(Operation *op, Value query, KVCacheType cache) {
+  auto type = cast<RankedTensorType>(query.getType());
+  if (type.getRank() != 2 || type.isDynamicDim(1))
+    return op->emitOpError() << "query has type " << type
+                             << ", expected rank 2 with static columns";
+  int64_t group = cache.getNumKvHeads() * cache.getHeadDimQk();
+  if (type.getDimSize(1) == 0 || type.getDimSize(1) % group)
+    return op->emitOpError()
+           << "query has " << type.getDimSize(1)
+           << " columns, expected a multiple of num_kv_heads * head_dim_qk = "
+           << group;
+  if (type.getElementType() != cache.getDtype())
+    return op->emitOpError()
+           << "query has element type " << type.getElementType()
+           << ", but the cache holds " << cache.getDtype();
+  return type.getDimSize(1) / cache.getHeadDimQk();
+}
+
+LogicalResult verifyWindow(Operation *op, std::optional<int64_t> window) {
+  if (window && *window < 1)
+    return op->emitOpError()
+           << "sliding_window is " << *window << ", expected at least 1";
+  return success();
+}
+
+LogicalResult verifyTileSize(Operation *op, size_t size, size_t expected) {
+  if (size != expected)
+    return op->emitOpError()
+           << "tile has " << size << " indices, expected " << expected;
+  return success();
+}
+
+/// The output buffer of attention: [M, num_q_heads * head_dim_v].
+LogicalResult verifyOut(Operation *op, Value out, int64_t columns) {
+  auto type = cast<MemRefType>(out.getType());
+  if (type.getRank() != 2 || type.getDimSize(1) != columns)
+    return op->emitOpError()
+           << "output has type " << type << ", expected rank 2 with " << columns
+           << " columns";
+  return success();
+}
+
+} // namespace
+
+LogicalResult OnlineAttentionOp::verify() {
+  KVCacheType cache = getCache().getType();
+  FailureOr<int64_t> heads = verifyQuery(*this, getQuery(), cache);
+  if (failed(heads) || failed(verifyWindow(*this, getSlidingWindow())))
+    return failure();
+  int64_t rows = ShapedType::kDynamic;
+  if (!getTile().empty()) {
+    if (failed(verifyTileSize(*this, getTile().size(), kBlockTileSize)))
+      return failure();
+    LoweringConfigAttr config = getLoweringConfigAttr();
+    if (!config || config.getBlockM() < 1 || config.getBlockKv() < 1)
+      return emitOpError("of a tile has lowering_config ")
+             << config
+             << ", expected one with block_m and block_kv of at "
+                "least 1";
+    if (getCarry().size() != 3)
+      return emitOpError("of a tile carries ")
+             << getCarry().size()
+             << " values, expected accumulator, row_max and row_sum";
+    for (auto [carried, result] : llvm::zip(getCarry(), getResults()))
+      if (carried.getType() != result.getType())
+        return emitOpError("carries ")
+               << carried.getType() << ", but returns " << result.getType();
+    rows = config.getBlockM();
+    *heads /= cache.getNumKvHeads();
+  } else if (!getCarry().empty()) {
+    return emitOpError("of all keys carries ")
+           << getCarry().size() << " values, expected none";
+  }
+  if (failed(verifyShape(*this, "accumulator", getAccumulator(),
+                         {rows, *heads * cache.getHeadDimV()})) ||
+      failed(verifyShape(*this, "row_max", getRowMax(), {rows, *heads})) ||
+      failed(verifyShape(*this, "row_sum", getRowSum(), {rows, *heads})))
+    return failure();
+  return success();
+}
+
+LogicalResult AttentionNormalizeOp::verify() {
+  auto accumulator = cast<RankedTensorType>(getAccumulator().getType());
+  auto rowSum = cast<RankedTensorType>(getRowSum().getType());
+  if (accumulator.getRank() != 2 || rowSum.getRank() != 2 ||
+      accumulator.getDimSize(0) != rowSum.getDimSize(0) ||
+      rowSum.getDimSize(1) < 1 ||
+      accumulator.getDimSize(1) % rowSum.getDimSize(1))
+    return emitOpError("accumulator has type ")
+           << accumulator << " and row_sum " << rowSum
+           << ", expected [rows, heads * head_dim_v] and [rows, heads]";
+  bool tiled = !getTile().empty();
+  if (tiled != static_cast<bool>(getOut()) ||
+      tiled == static_cast<bool>(getResult()))
+    return emitOpError("has to have either a tile and an output buffer or a "
+                       "result");
+  if (tiled)
+    return verifyTileSize(*this, getTile().size(), kRowTileSize);
+  auto result = cast<RankedTensorType>(getResult().getType());
+  if (result.getShape() != accumulator.getShape())
+    return emitOpError("result has type ")
+           << result << ", but the accumulator " << accumulator;
+  return success();
+}
+
+LogicalResult AttentionWorkgroupOp::verify() {
+  if (getBlockQ() < 1)
+    return emitOpError("block_q is ") << getBlockQ() << ", expected at least 1";
+  if (getNumKvHeads() < 1)
+    return emitOpError("num_kv_heads is ")
+           << getNumKvHeads() << ", expected at least 1";
+  return success();
+}
+
+LogicalResult MaterializedAttentionOp::verify() {
+  KVCacheType cache = getCache().getType();
+  FailureOr<int64_t> heads = verifyQuery(*this, getQuery(), cache);
+  if (failed(heads) || failed(verifyWindow(*this, getSlidingWindow())) ||
+      failed(verifyTileSize(*this, getTile().size(), kRowTileSize)))
+    return failure();
+  auto scores = cast<MemRefType>(getScores().getType());
+  if (scores.getRank() != 3 || !scores.getElementType().isF32())
+    return emitOpError("scores have type ")
+           << scores << ", expected f32 [num_q_heads, M_pad, max_kv]";
+  return verifyOut(*this, getOut(), *heads * cache.getHeadDimV());
+}
