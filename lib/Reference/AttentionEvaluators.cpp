@@ -10,10 +10,10 @@ using llvm::createStringError;
 using llvm::Expected;
 using llvm::Twine;
 
-Expected<KVCache> prefill::reference::kvAppend(const Tensor &key,
-                                               const Tensor &value,
-                                               const KVCache &cache,
-                                               const Batch &batch) {
+Expected<KVCache> mlir::prefill::reference::kvAppend(const Tensor &key,
+                                                     const Tensor &value,
+                                                     const KVCache &cache,
+                                                     const Batch &batch) {
   KVCache result = cache;
   std::vector<bool> taken(cache.numSlots());
   for (int64_t row = 0; row < batch.numRows(); ++row) {
@@ -93,9 +93,9 @@ static void weighValues(ArrayRef<VisibleKey> keys, const KVCache &cache,
 }
 
 Expected<Tensor>
-prefill::reference::attention(const Tensor &query, const KVCache &cache,
-                              const Batch &batch,
-                              const AttentionParameters &parameters) {
+mlir::prefill::reference::attention(const Tensor &query, const KVCache &cache,
+                                    const Batch &batch,
+                                    const AttentionParameters &parameters) {
   int64_t numQHeads = query.channels() / cache.headDimQk;
   int64_t group = numQHeads / cache.numKvHeads;
   // Rows of no sequence stay zero.

@@ -121,9 +121,9 @@ Expected<Batch> BatchBuilder::next(const Step &step) {
   return batch;
 }
 
-Batch prefill::reference::makeSequenceBatch(int64_t past,
-                                            ArrayRef<int32_t> tokens,
-                                            bool allRows) {
+Batch mlir::prefill::reference::makeSequenceBatch(int64_t past,
+                                                  ArrayRef<int32_t> tokens,
+                                                  bool allRows) {
   Batch batch;
   batch.tokens.assign(tokens.begin(), tokens.end());
   for (int64_t row = 0; row < batch.numRows(); ++row) {

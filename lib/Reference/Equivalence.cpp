@@ -10,7 +10,7 @@ using llvm::Error;
 using llvm::Expected;
 using llvm::Twine;
 
-std::vector<Step> prefill::reference::defaultSchedule(int64_t vocabSize) {
+std::vector<Step> mlir::prefill::reference::defaultSchedule(int64_t vocabSize) {
   // Any numbers that do not repeat soon.
   int64_t state = 1;
   auto draw = [&](int64_t count) {
@@ -111,9 +111,9 @@ static Expected<double> compareCaches(const Side &before, const Side &after,
   return worst;
 }
 
-Expected<Equivalence> prefill::reference::compare(ModuleOp before,
-                                                  ModuleOp after, uint64_t seed,
-                                                  ArrayRef<Step> schedule) {
+Expected<Equivalence>
+mlir::prefill::reference::compare(ModuleOp before, ModuleOp after,
+                                  uint64_t seed, ArrayRef<Step> schedule) {
   RandomWeights weights(seed);
   int64_t numSequences = schedule.empty() ? 0 : schedule.front().tokens.size();
   int64_t maxLength = 0;
@@ -156,8 +156,9 @@ Expected<Equivalence> prefill::reference::compare(ModuleOp before,
   return result;
 }
 
-Expected<Equivalence>
-prefill::reference::compare(ModuleOp before, ModuleOp after, uint64_t seed) {
+Expected<Equivalence> mlir::prefill::reference::compare(ModuleOp before,
+                                                        ModuleOp after,
+                                                        uint64_t seed) {
   auto entry = before.lookupSymbol<func::FuncOp>(kEntryName);
   if (!entry || entry.getNumResults() == 0 ||
       !isa<RankedTensorType>(entry.getResultTypes().front()))

@@ -15,7 +15,8 @@ using llvm::Expected;
 /// result. In f64 the four operations round innocuously (53 >= 2 * 24 + 2).
 static double f32(double exact) { return static_cast<float>(exact); }
 
-std::vector<float> prefill::reference::inverseFrequencies(RopeAttr attribute) {
+std::vector<float>
+mlir::prefill::reference::inverseFrequencies(RopeAttr attribute) {
   int64_t pairs = attribute.getRotaryDim() / 2;
   double factor = f32(attribute.getFactor());
   std::vector<float> result(pairs);
@@ -45,7 +46,8 @@ std::vector<float> prefill::reference::inverseFrequencies(RopeAttr attribute) {
   return result;
 }
 
-Tensor prefill::reference::ropeTable(RopeAttr attribute, int64_t maxPosition) {
+Tensor mlir::prefill::reference::ropeTable(RopeAttr attribute,
+                                           int64_t maxPosition) {
   std::vector<float> frequencies = inverseFrequencies(attribute);
   int64_t pairs = frequencies.size();
   Tensor table({maxPosition, 2 * pairs});
@@ -58,10 +60,11 @@ Tensor prefill::reference::ropeTable(RopeAttr attribute, int64_t maxPosition) {
   return table;
 }
 
-Expected<Tensor> prefill::reference::rope(const Tensor &input,
-                                          const Batch &batch,
-                                          const Tensor *table,
-                                          RopeAttr attribute, int64_t headDim) {
+Expected<Tensor> mlir::prefill::reference::rope(const Tensor &input,
+                                                const Batch &batch,
+                                                const Tensor *table,
+                                                RopeAttr attribute,
+                                                int64_t headDim) {
   int64_t pairs = attribute.getRotaryDim() / 2;
   std::vector<float> frequencies = inverseFrequencies(attribute);
   Tensor result = input;

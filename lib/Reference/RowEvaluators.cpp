@@ -8,8 +8,8 @@ using namespace mlir::prefill::reference;
 using llvm::createStringError;
 using llvm::Expected;
 
-Expected<Tensor> prefill::reference::embed(const Batch &batch,
-                                           const Tensor &table) {
+Expected<Tensor> mlir::prefill::reference::embed(const Batch &batch,
+                                                 const Tensor &table) {
   Tensor result({batch.numRows(), table.channels()});
   for (int64_t row = 0; row < batch.numRows(); ++row) {
     int64_t token = batch.tokens[row];
@@ -22,8 +22,8 @@ Expected<Tensor> prefill::reference::embed(const Batch &batch,
   return result;
 }
 
-Tensor prefill::reference::rmsNorm(const Tensor &input, const Tensor &gain,
-                                   double eps) {
+Tensor mlir::prefill::reference::rmsNorm(const Tensor &input,
+                                         const Tensor &gain, double eps) {
   int64_t group = gain.channels();
   Tensor result = input;
   for (int64_t row = 0; row < input.rows(); ++row)
@@ -39,8 +39,9 @@ Tensor prefill::reference::rmsNorm(const Tensor &input, const Tensor &gain,
   return result;
 }
 
-Tensor prefill::reference::linear(const Tensor &input, const Tensor &weight,
-                                  const Tensor *bias) {
+Tensor mlir::prefill::reference::linear(const Tensor &input,
+                                        const Tensor &weight,
+                                        const Tensor *bias) {
   int64_t m = input.rows(), n = weight.rows(), k = input.channels();
   Tensor result({m, n});
   // Four columns at a time, each with its own sum in ascending k: the additions
@@ -69,8 +70,8 @@ Tensor prefill::reference::linear(const Tensor &input, const Tensor &weight,
   return bias ? biasAdd(result, *bias) : result;
 }
 
-Tensor prefill::reference::gatedAct(GateKind kind, const Tensor &gate,
-                                    const Tensor &up) {
+Tensor mlir::prefill::reference::gatedAct(GateKind kind, const Tensor &gate,
+                                          const Tensor &up) {
   Tensor result = gate;
   for (auto [value, factor] : llvm::zip(result.values, up.values)) {
     double x = value;
@@ -88,21 +89,22 @@ Tensor prefill::reference::gatedAct(GateKind kind, const Tensor &gate,
   return result;
 }
 
-Tensor prefill::reference::add(const Tensor &lhs, const Tensor &rhs) {
+Tensor mlir::prefill::reference::add(const Tensor &lhs, const Tensor &rhs) {
   Tensor result = lhs;
   for (auto [value, other] : llvm::zip(result.values, rhs.values))
     value += other;
   return result;
 }
 
-Tensor prefill::reference::scale(const Tensor &input, double factor) {
+Tensor mlir::prefill::reference::scale(const Tensor &input, double factor) {
   Tensor result = input;
   for (double &value : result.values)
     value *= factor;
   return result;
 }
 
-Tensor prefill::reference::selectRows(const Tensor &input, const Batch &batch) {
+Tensor mlir::prefill::reference::selectRows(const Tensor &input,
+                                            const Batch &batch) {
   Tensor result(
       {static_cast<int64_t>(batch.logitsIndices.size()), input.channels()});
   for (auto [row, index] : llvm::enumerate(batch.logitsIndices))
@@ -110,8 +112,8 @@ Tensor prefill::reference::selectRows(const Tensor &input, const Batch &batch) {
   return result;
 }
 
-std::vector<Tensor> prefill::reference::split(const Tensor &input,
-                                              ArrayRef<int64_t> widths) {
+std::vector<Tensor> mlir::prefill::reference::split(const Tensor &input,
+                                                    ArrayRef<int64_t> widths) {
   std::vector<Tensor> results;
   int64_t begin = 0;
   for (int64_t width : widths) {
@@ -123,9 +125,9 @@ std::vector<Tensor> prefill::reference::split(const Tensor &input,
   return results;
 }
 
-std::pair<Tensor, Tensor> prefill::reference::deinterleave(const Tensor &input,
-                                                           int64_t granularity,
-                                                           int64_t width) {
+std::pair<Tensor, Tensor>
+mlir::prefill::reference::deinterleave(const Tensor &input, int64_t granularity,
+                                       int64_t width) {
   std::pair<Tensor, Tensor> results(Tensor({input.rows(), width}),
                                     Tensor({input.rows(), width}));
   for (int64_t row = 0; row < input.rows(); ++row)
@@ -138,7 +140,8 @@ std::pair<Tensor, Tensor> prefill::reference::deinterleave(const Tensor &input,
   return results;
 }
 
-Tensor prefill::reference::biasAdd(const Tensor &input, const Tensor &bias) {
+Tensor mlir::prefill::reference::biasAdd(const Tensor &input,
+                                         const Tensor &bias) {
   Tensor result = input;
   for (int64_t row = 0; row < input.rows(); ++row)
     for (int64_t c = 0; c < input.channels(); ++c)
@@ -146,7 +149,8 @@ Tensor prefill::reference::biasAdd(const Tensor &input, const Tensor &bias) {
   return result;
 }
 
-Tensor prefill::reference::rowSumsq(const Tensor &input, int64_t partials) {
+Tensor mlir::prefill::reference::rowSumsq(const Tensor &input,
+                                          int64_t partials) {
   Tensor result({input.rows(), partials});
   for (int64_t row = 0; row < input.rows(); ++row)
     for (int64_t p = 0; p < partials; ++p) {
@@ -158,8 +162,9 @@ Tensor prefill::reference::rowSumsq(const Tensor &input, int64_t partials) {
   return result;
 }
 
-Tensor prefill::reference::rowRMSScale(const Tensor &input, const Tensor &sumsq,
-                                       double eps, int64_t channels) {
+Tensor mlir::prefill::reference::rowRMSScale(const Tensor &input,
+                                             const Tensor &sumsq, double eps,
+                                             int64_t channels) {
   Tensor result = input;
   for (int64_t row = 0; row < input.rows(); ++row) {
     double sum = 0;

@@ -43,7 +43,7 @@ static double roundToBits(double value, int mantissaBits, int minExponent,
   return rounded;
 }
 
-double prefill::reference::roundTo(Type elementType, double value) {
+double mlir::prefill::reference::roundTo(Type elementType, double value) {
   if (elementType.isF32())
     return static_cast<float>(value);
   if (elementType.isBF16())
@@ -54,7 +54,7 @@ double prefill::reference::roundTo(Type elementType, double value) {
   return value;
 }
 
-void prefill::reference::roundTo(Type elementType, Tensor &tensor) {
+void mlir::prefill::reference::roundTo(Type elementType, Tensor &tensor) {
   for (double &value : tensor.values)
     value = roundTo(elementType, value);
 }
