@@ -43,6 +43,7 @@ struct Command {
 
 ::prefill::rt::Result<void> runImportHuggingFace(const OptionValues &values);
 ::prefill::rt::Result<void> runSynthesize(const OptionValues &values);
+::prefill::rt::Result<void> runInterpret(const OptionValues &values);
 
 } // namespace mlir::prefill
 

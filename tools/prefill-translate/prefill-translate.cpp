@@ -21,6 +21,18 @@ static const OptionSpec synthesizeOptions[] = {
     {"--vocab", "N", "another vocabulary size"},
     output};
 
+static const OptionSpec interpretOptions[] = {
+    {"--weights", "DIR", "a Hugging Face checkpoint (*.safetensors)"},
+    {"--random-weights", "SEED", "the weights of prefill-run --random-weights"},
+    {"--tokens", "1,2,3", "the prompt"},
+    {"--tokens-file", "FILE", "the prompt: token numbers, a JSON list or bare"},
+    {"--rounding", "none|model",
+     "f64 throughout (default), or round each op's result to its type"},
+    {"--chunk", "N", "at most N tokens a call (default: all)"},
+    {"--all-logits", nullptr, "logits of every row, not of the last"},
+    {"--logits-out", "FILE", "f32 logits as .npy, in place of the top five"},
+    {"--trace", nullptr, "shape and norm of every op's result, on stderr"}};
+
 static const Command commands[] = {
     {{"--import-hf", "DIR",
       "import a Hugging Face directory (config.json and *.safetensors)"},
@@ -31,6 +43,10 @@ static const Command commands[] = {
       "llama-3-8b, llama-3.2-1b or qwen2.5-0.5b"},
      synthesizeOptions,
      runSynthesize},
+    {{"--interpret", "FILE",
+      "runs IR of level model, fused or config in the f64 reference"},
+     interpretOptions,
+     runInterpret},
 };
 
 static ::prefill::rt::Error invalid(const Twine &message) {
@@ -46,7 +62,7 @@ static void printOption(const OptionSpec &option, unsigned indent) {
 }
 
 static void printHelp() {
-  outs() << "Writes models as IR of the prefill dialect.\n\n"
+  outs() << "Writes models as IR of the prefill dialect, and runs such IR.\n\n"
          << "usage: prefill-translate COMMAND [OPTIONS]\n\n";
   for (const Command &command : commands) {
     printOption(command.selector, 2);
