@@ -1,0 +1,92 @@
+"""The reference interpreter against Hugging Face transformers: test/golden, every model, every length."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
+from check_logits import rel_error  # noqa: E402
+
+GOLDEN = ROOT / "test" / "golden"
+TRANSLATE = pathlib.Path(os.environ.get("PREFILL_BIN", ROOT / "build" / "release" / "bin")) / "prefill-translate"
+MODELS = sorted(path.parent.name for path in GOLDEN.glob("*/config.json"))
+
+
+class ReferenceGolden(unittest.TestCase):
+    def setUp(self):
+        self.scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(self.scratch.cleanup)
+
+    def translate(self, *arguments):
+        done = subprocess.run([str(TRANSLATE), *map(str, arguments)], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def import_model(self, name):
+        path = pathlib.Path(self.scratch.name) / f"{name}.mlir"
+        self.translate("--import-hf", GOLDEN / name, "-o", path)
+        return path
+
+    def logits(self, name, model, count, *options):
+        """[count, vocab], or [vocab] without --all-logits, of the first `count` tokens of the golden."""
+        tokens = json.loads((GOLDEN / name / "tokens.json").read_text())[:count]
+        out = pathlib.Path(self.scratch.name) / "logits.npy"
+        self.translate("--interpret", model, "--weights", GOLDEN / name, "--tokens", ",".join(map(str, tokens)),
+                       "--logits-out", out, *options)
+        return np.load(out)
+
+    def check_model(self, name):
+        golden = json.loads((GOLDEN / name / "golden.json").read_text())
+        expected = np.load(GOLDEN / name / "logits_f32.npy")
+        model = self.import_model(name)
+        # Attention is causal: row n - 1 of the longest prompt is the last row of the prompt of length n.
+        rows = self.logits(name, model, max(golden["lengths"]), "--all-logits")
+        for index, length in enumerate(golden["lengths"]):
+            with self.subTest(length=length):
+                self.assertLess(rel_error(rows[length - 1], expected[index]), 1e-5)
+
+
+    def test_models_are_there(self):
+        self.assertGreaterEqual(len(MODELS), 11)
+
+    def test_every_row(self):
+        expected = np.load(GOLDEN / "llama-gqa3" / "logits_f32_allrows.npy")
+        rows = self.logits("llama-gqa3", self.import_model("llama-gqa3"), len(expected), "--all-logits")
+        self.assertLess(rel_error(rows, expected), 1e-5)
+
+    def test_chunked_is_one_shot(self):
+        for name in ("llama-gqa3", "mistral-window"):
+            model = self.import_model(name)
+            whole = self.logits(name, model, 129)
+            for chunk in (1, 7, 64, 128):
+                with self.subTest(name=name, chunk=chunk):
+                    self.assertTrue(np.array_equal(self.logits(name, model, 129, "--chunk", chunk), whole))
+
+    def test_rounding_to_the_model_is_as_good_as_transformers(self):
+        for name in ("llama-mha", "qwen3"):
+            golden = json.loads((GOLDEN / name / "golden.json").read_text())
+            expected = np.load(GOLDEN / name / "logits_f32.npy")
+            rows = self.logits(name, self.import_model(name), 129, "--all-logits", "--rounding=model")
+            for index, length in enumerate(golden["lengths"]):
+                if length <= 129:
+                    with self.subTest(name=name, length=length):
+                        error = rel_error(rows[length - 1], expected[index])
+                        self.assertLess(error, 2 * golden["bf16_rel_error"][index])
+                        self.assertGreater(error, 1e-4)  # it does round
+
+
+def add_model(name):
+    setattr(ReferenceGolden, "test_" + name.replace("-", "_"), lambda self: self.check_model(name))
+
+
+for model_name in MODELS:
+    add_model(model_name)
+
+if __name__ == "__main__":
+    unittest.main()
