@@ -6,6 +6,7 @@
 
 #include "mlir/Tools/Plugins/DialectPlugin.h"
 #include "mlir/Tools/Plugins/PassPlugin.h"
+#include "prefill/Conversion/Passes.h"
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
 #include "prefill/Dialect/Prefill/Transforms/Passes.h"
 
@@ -23,6 +24,8 @@ mlirGetDialectPluginInfo() {
 
 extern "C" __attribute__((visibility("default"))) PassPluginLibraryInfo
 mlirGetPassPluginInfo() {
-  return {MLIR_PLUGIN_API_VERSION, "PrefillPasses", PREFILL_VERSION,
-          [] { prefill::registerPrefillPasses(); }};
+  return {MLIR_PLUGIN_API_VERSION, "PrefillPasses", PREFILL_VERSION, [] {
+            prefill::registerPrefillPasses();
+            prefill::registerPrefillConversionPasses();
+          }};
 }
