@@ -1,0 +1,320 @@
+// The tool from outside: exit code, standard output and standard error, files.
+#include "SafetensorsFile.h"
+#include "TestModel.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <sys/wait.h>
+
+using namespace prefill;
+using namespace prefill::test;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+namespace {
+
+std::string readFile(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class PrefillRun : public testing::Test {
+protected:
+  struct Result {
+    int exitCode;
+    std::string out, err;
+  };
+
+  void SetUp() override { writeModule(makeTestModule()); }
+
+  void writeModule(const module::ModuleT &file) {
+    std::vector<uint8_t> bytes = serialize(file);
+    module = directory.write("model.pfm", {bytes.begin(), bytes.end()});
+  }
+
+  Result run(const std::string &arguments) {
+    std::string out = directory.path() + "/out",
+                err = directory.path() + "/err";
+    std::string command = std::string(PREFILL_BIN_DIR) + "/prefill-run " +
+                          arguments + " >" + out + " 2>" + err;
+    int status = std::system(command.c_str());
+    EXPECT_TRUE(WIFEXITED(status)) << command << "\n" << readFile(err);
+    return {WEXITSTATUS(status), readFile(out), readFile(err)};
+  }
+
+  /// One line on standard error, nothing on standard output.
+  std::string errorOf(const std::string &arguments) {
+    Result result = run(arguments);
+    EXPECT_NE(result.exitCode, 0) << arguments;
+    EXPECT_EQ(result.out, "") << arguments;
+    EXPECT_THAT(result.err, StartsWith("error: ")) << arguments;
+    EXPECT_EQ(result.err.find('\n'), result.err.size() - 1) << result.err;
+    return result.err;
+  }
+
+  /// The f32 values of a .npy file and its header's shape text.
+  std::vector<float> readNpy(const std::string &path, std::string &shape) {
+    std::string content = readFile(path);
+    EXPECT_THAT(content, StartsWith(std::string("\x93NUMPY\x01\x00", 8)));
+    size_t header = static_cast<unsigned char>(content[8]) +
+                    256 * static_cast<unsigned char>(content[9]);
+    EXPECT_EQ((10 + header) % 64, 0u);
+    std::string text = content.substr(10, header);
+    EXPECT_THAT(text, HasSubstr("'descr': '<f4', 'fortran_order': False"));
+    size_t open = text.find('(');
+    shape = text.substr(open, text.find(')') - open + 1);
+    std::vector<float> values((content.size() - 10 - header) / sizeof(float));
+    std::memcpy(values.data(), content.data() + 10 + header,
+                values.size() * sizeof(float));
+    return values;
+  }
+
+  TemporaryDirectory directory;
+  std::string module;
+};
+
+TEST_F(PrefillRun, StatsAreJsonAndNothingElse) {
+  Result result = run(
+      module + " --random-weights=7 --tokens 1,2,3 --stats=json --threads 2");
+  ASSERT_EQ(result.exitCode, 0) << result.err;
+  nlohmann::json stats = nlohmann::json::parse(result.out);
+  EXPECT_EQ(stats["tokens"], 3);
+  EXPECT_GT(stats["ttft_ms"].get<double>(), 0);
+  EXPECT_EQ(stats["flops"], 3000 + 100 + 10 * 6);
+  EXPECT_EQ(stats["kernels_per_layer"], 3);
+  ASSERT_EQ(stats["launches"].size(), 8u);
+  EXPECT_EQ(stats["launches"][1]["name"], "tk_append_64");
+  EXPECT_EQ(stats["launches"][1]["layer"], 0);
+  EXPECT_EQ(stats["launches"][7]["layer"], -1);
+  // Room for the prompt, not for max_seq.
+  EXPECT_EQ(stats["memory"]["kv_cache_bytes"],
+            4 * 2 * testLayers * 3 * testKVHeads * testHeadDim);
+  for (const char *key :
+       {"weights_bytes", "activation_peak_bytes", "temporaries_bytes"})
+    EXPECT_GT(stats["memory"][key].get<uint64_t>(), 0u) << key;
+}
+
+TEST_F(PrefillRun, LogitsAreTheReferences) {
+  std::vector<int32_t> tokens = {1, 12, 3, 4, 4, 0, 7};
+  std::vector<float> expected = referenceLogits(tokens, 7);
+  directory.write("tokens", "1 12 3\n4,4 0\n7\n");
+  std::string npy = directory.path() + "/logits.npy";
+  for (std::string how : {"", "--chunk 3", "--chunk=1 --poison", "--poison"}) {
+    Result result =
+        run(module + " --random-weights 7 --tokens-file " + directory.path() +
+            "/tokens --all-logits --logits-out " + npy + " " + how);
+    ASSERT_EQ(result.exitCode, 0) << result.err;
+    std::string shape;
+    std::vector<float> all = readNpy(npy, shape);
+    EXPECT_EQ(shape, "(7,13,)");
+    ASSERT_EQ(all.size(), expected.size());
+    for (size_t i = 0; i < all.size(); ++i)
+      ASSERT_NEAR(all[i], expected[i], 1e-5) << how;
+    result = run(module + " --random-weights 7 --tokens-file " +
+                 directory.path() + "/tokens --logits-out " + npy + " " + how);
+    ASSERT_EQ(result.exitCode, 0) << result.err;
+    std::vector<float> last = readNpy(npy, shape);
+    EXPECT_EQ(shape, "(1,13,)");
+    EXPECT_EQ(last, std::vector<float>(all.end() - testVocab, all.end()));
+  }
+}
+
+TEST_F(PrefillRun, DecodesGreedily) {
+  std::vector<int32_t> tokens = {1, 2, 3};
+  std::vector<int32_t> expected;
+  for (int i = 0; i < 5; ++i) {
+    std::vector<float> logits = referenceLogits(tokens, 7);
+    expected.push_back(static_cast<int32_t>(
+        std::max_element(logits.end() - testVocab, logits.end()) -
+        (logits.end() - testVocab)));
+    tokens.push_back(expected.back());
+  }
+  Result result = run(module + " --random-weights 7 --tokens 1,2,3 --decode 5 "
+                               "--stats json");
+  ASSERT_EQ(result.exitCode, 0) << result.err;
+  nlohmann::json stats = nlohmann::json::parse(result.out);
+  EXPECT_EQ(stats["generated"].get<std::vector<int32_t>>(), expected);
+  EXPECT_EQ(stats["tokens"], 3);
+  // Up to the very last slot of the module.
+  EXPECT_EQ(run(module + " --random-weights 7 --tokens 1 --decode 64").exitCode,
+            0);
+}
+
+TEST_F(PrefillRun, ReadsACheckpoint) {
+  directory.write("config.json", checkpointConfig());
+  directory.write("model.safetensors", checkpointFile(7));
+  Result fromFile =
+      run(module + " --weights " + directory.path() +
+          " --tokens 1,2,3 --logits-out " + directory.path() + "/a.npy");
+  ASSERT_EQ(fromFile.exitCode, 0) << fromFile.err;
+  ASSERT_EQ(run(module + " --random-weights 7 --tokens 1,2,3 --logits-out " +
+                directory.path() + "/b.npy")
+                .exitCode,
+            0);
+  EXPECT_EQ(readFile(directory.path() + "/a.npy"),
+            readFile(directory.path() + "/b.npy"));
+}
+
+TEST_F(PrefillRun, SavesTheCache) {
+  for (module::KVLayout layout :
+       {module::KVLayout::contiguous, module::KVLayout::paged_nhd}) {
+    TestModelOptions options;
+    options.layout = layout;
+    writeModule(makeTestModule(options));
+    std::string npy =
+        directory.path() + "/" + module::EnumNameKVLayout(layout) + ".npy";
+    Result result = run(module +
+                        " --random-weights 7 --tokens 1,2,3,4,5 "
+                        "--decode 3 --save-kv=" +
+                        npy);
+    ASSERT_EQ(result.exitCode, 0) << result.err;
+    std::string shape;
+    EXPECT_EQ(readNpy(npy, shape).size(),
+              size_t(testLayers) * 2 * 7 * testKVHeads * testHeadDim);
+    EXPECT_EQ(shape, "(2,2,7,2,8,)");
+  }
+  EXPECT_EQ(readFile(directory.path() + "/contiguous.npy"),
+            readFile(directory.path() + "/paged_nhd.npy"));
+}
+
+TEST_F(PrefillRun, WritesAChromeTrace) {
+  std::string path = directory.path() + "/trace.json";
+  Result result = run(module +
+                      " --random-weights 7 --tokens 1,2,3,4,5 --chunk "
+                      "2 --decode 2 --profile " +
+                      path);
+  ASSERT_EQ(result.exitCode, 0) << result.err;
+  nlohmann::json trace = nlohmann::json::parse(readFile(path));
+  int calls = 0, launches = 0;
+  double end = 0;
+  for (const auto &event : trace["traceEvents"]) {
+    if (event["ph"] != "X")
+      continue;
+    if (event["tid"] == 1) {
+      ++calls;
+    } else {
+      ++launches;
+      EXPECT_GE(event["ts"].get<double>(), end - 1e-3);
+      end = event["ts"].get<double>() + event["dur"].get<double>();
+    }
+  }
+  EXPECT_EQ(calls, 4);
+  EXPECT_EQ(launches, 4 * 8);
+}
+
+TEST_F(PrefillRun, TalksToPeople) {
+  Result result = run(module + " --random-weights 7 --tokens 1,2,3");
+  ASSERT_EQ(result.exitCode, 0);
+  for (const char *text :
+       {"next token (logit)", "time to first token", "3 tokens", "memory",
+        "KV cache", "kernels              3 a layer, 2 layers, 8 launches"})
+    EXPECT_THAT(result.out, HasSubstr(text));
+  EXPECT_EQ(result.err, "");
+  result = run(module + " --describe");
+  ASSERT_EQ(result.exitCode, 0);
+  for (const char *text :
+       {"llama, f32, 2 layers", "contiguous, f32, blocks of 64", "chosen here",
+        "2 packed, 8.0 KiB", "1 rope table",
+        "tk_attention_64: workgroups (ceil(M / 4) + sequences) * 4",
+        "layer 1 tk_linear(batch, attended@128+128, "
+        "%model.layers.1.packed, hidden@0+128)"})
+    EXPECT_THAT(result.out, HasSubstr(text));
+  EXPECT_EQ(run("--help").exitCode, 0);
+  EXPECT_THAT(run("--version").out, StartsWith("prefill-run "));
+}
+
+TEST_F(PrefillRun, RefusesWithOneLine) {
+  std::string ok = module + " --random-weights 7 --tokens 1,2 ";
+  std::pair<std::string, std::string> cases[] = {
+      {"", "no module is given"},
+      {"/nonexistent.pfm --describe", "cannot open '/nonexistent.pfm'"},
+      {"/etc/passwd --describe",
+       "'/etc/passwd': invalid module: not a compiled"},
+      {ok + "--frobnicate", "unknown option '--frobnicate', expected one of "
+                            "--weights, --random-weights"},
+      {ok + "extra.pfm", "a second module 'extra.pfm'"},
+      {ok + "--decode", "option --decode needs a value"},
+      {ok + "--decode many", "--decode is 'many', expected an integer from 0"},
+      {ok + "--decode=-1", "--decode is '-1'"},
+      {ok + "--threads 0", "--threads is '0', expected an integer from 1"},
+      {ok + "--chunk 0", "--chunk is '0'"},
+      {ok + "--all-logits=yes", "option --all-logits takes no value"},
+      {ok + "--stats=xml", "--stats is 'xml', expected json"},
+      {ok + "--text a", "more than one prompt is given"},
+      {ok + "--weights .", "both --weights and --random-weights"},
+      {ok + "--describe", "--describe runs nothing"},
+      {ok + "--device cuda", "no CUDA device"},
+      {ok + "--device cuda-emu:sm_80", "no cuda-emu backend"},
+      {ok + "--device=gpu", "unknown device 'gpu', expected cpu"},
+      {ok + "--counters", "no cuda-emu backend"},
+      {ok + "--logits-out /nonexistent/x.npy",
+       "cannot write '/nonexistent/x.npy': No such file"},
+      {ok + "--decode 64", "the prompt of 2 tokens and 64 to decode exceed the "
+                           "module's maximum length 64"},
+      {module + " --tokens 1", "no weights are given"},
+      {module + " --random-weights 7", "no prompt is given"},
+      {module + " --random-weights x --tokens 1",
+       "--random-weights is 'x', expected a seed"},
+      {module + " --random-weights 7 --tokens 1,x", "token 1 is 'x'"},
+      {module + " --random-weights 7 --tokens ,",
+       "--tokens: the prompt is empty"},
+      {module + " --random-weights 7 --tokens 1,13",
+       "token 1 is 13, expected 0 to vocab_size - 1 = 12"},
+      {module + " --random-weights 7 --tokens=-1", "token 0 is '-1'"},
+      {module + " --random-weights 7 --tokens-file /nonexistent",
+       "cannot open '/nonexistent'"},
+      {module + " --random-weights 7 --text hello",
+       "--text needs a byte-level model with a vocabulary of 256"},
+      {module + " --weights /nonexistent --tokens 1",
+       "'/nonexistent' is not a directory with a checkpoint"},
+      {module + " --weights " + directory.path() + " --tokens 1",
+       "holds neither model.safetensors nor"},
+  };
+  for (const auto &[arguments, message] : cases)
+    EXPECT_THAT(errorOf(arguments), HasSubstr(message));
+  std::string longPrompt = "1";
+  for (int i = 0; i < testMaxSeq; ++i)
+    longPrompt += ",1";
+  EXPECT_THAT(
+      errorOf(module + " --random-weights 7 --tokens " + longPrompt),
+      HasSubstr("the prompt of 65 tokens exceeds the module's maximum length "
+                "64"));
+}
+
+TEST_F(PrefillRun, LeavesNoFileBehindWhenItFails) {
+  std::string npy = directory.path() + "/logits.npy";
+  directory.write("logits.npy", "precious");
+  TestModelOptions options;
+  options.linearKernel = "tk_linear_past_buffer";
+  writeModule(makeTestModule(options));
+  EXPECT_THAT(errorOf(module +
+                      " --random-weights 7 --tokens 1,2 --poison "
+                      "--logits-out " +
+                      npy + " --profile " + directory.path() + "/trace"),
+              HasSubstr("kernel 'tk_linear_past_buffer' (launch 3, layer 0) "
+                        "wrote behind buffer 'hidden'"));
+  EXPECT_EQ(readFile(npy), "precious");
+  for (const auto &entry :
+       std::filesystem::directory_iterator(directory.path()))
+    EXPECT_THAT(entry.path().filename().string(),
+                testing::AnyOf("logits.npy", "model.pfm", "out", "err"));
+}
+
+TEST_F(PrefillRun, RefusesAPoisonedResult) {
+  TestModelOptions options;
+  options.linearKernel = "tk_linear_reads_padding";
+  writeModule(makeTestModule(options));
+  EXPECT_EQ(run(module + " --random-weights 7 --tokens 1,2,3").exitCode, 0);
+  EXPECT_THAT(errorOf(module + " --random-weights 7 --tokens 1,2,3 --poison "
+                               "--all-logits"),
+              HasSubstr("prefill 0..3: the logits hold NaN"));
+}
+
+} // namespace

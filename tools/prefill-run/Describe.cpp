@@ -1,0 +1,192 @@
+#include "Describe.h"
+#include "Report.h"
+#include "prefill/checkpoint/MappedFile.h"
+#include "prefill/module_generated.h"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+#include <utility>
+
+using namespace prefill;
+using namespace prefill::run;
+using prefill::rt::MappedFile;
+using prefill::rt::Result;
+
+namespace {
+
+const char *sourceName(module::WeightSource source) {
+  switch (source) {
+  case module::WeightSource::CheckpointSource:
+    return "as in the checkpoint";
+  case module::WeightSource::ConcatSource:
+    return "concatenated";
+  case module::WeightSource::InterleaveSource:
+    return "interleaved";
+  case module::WeightSource::ScaleColumnsSource:
+    return "scaled";
+  case module::WeightSource::PackSource:
+    return "packed";
+  case module::WeightSource::RopeTableSource:
+    return "rope table";
+  case module::WeightSource::NONE:
+    break;
+  }
+  return "?";
+}
+
+int64_t byteSize(module::DType dtype) {
+  return dtype == module::DType::f32 ? 4 : 2;
+}
+
+class Printer {
+public:
+  Printer(const module::Module &file, const std::string &variant)
+      : file(file), variant(variant) {}
+
+  std::string print() {
+    printModel();
+    printCode();
+    printWeights();
+    printBuffers();
+    printKernels();
+    printPlan();
+    return out.str();
+  }
+
+private:
+  void printModel() {
+    const module::KVCacheSpec &cache = *file.kv_cache();
+    out << "model      " << file.model_type()->str() << ", "
+        << module::EnumNameDType(file.dtype()) << ", " << file.num_layers()
+        << " layers, hidden " << file.hidden_size() << ", "
+        << file.num_q_heads() << " query heads, " << cache.num_kv_heads()
+        << " KV heads, head_dim " << cache.head_dim_qk() << ", vocabulary "
+        << file.vocab_size() << ", max_seq " << file.max_seq();
+    if (file.sliding_window())
+      out << ", sliding window " << file.sliding_window();
+    out << "\nproducer   "
+        << (file.producer() ? file.producer()->str() : "unknown") << ", format "
+        << file.format_version() << "\nkv cache   "
+        << module::EnumNameKVLayout(cache.layout()) << ", "
+        << module::EnumNameDType(cache.dtype()) << ", blocks of "
+        << cache.block_size() << " tokens, "
+        << formatBytes(double(cache.num_kv_heads()) *
+                       (cache.head_dim_qk() + cache.head_dim_v()) *
+                       byteSize(cache.dtype()) * file.num_layers())
+        << " a token\nrows       padded to";
+    for (int32_t bucket : *file.row_buckets())
+      out << ' ' << bucket;
+    out << " and multiples of the last\n";
+  }
+
+  void printCode() {
+    for (const module::Code *code : *file.code())
+      out << "code       " << code->target()->str() << ":"
+          << code->variant()->str() << ", "
+          << formatBytes(double(code->object()->size()))
+          << (code->variant()->str() == variant ? ", chosen here" : "") << "\n";
+  }
+
+  void printWeights() {
+    std::map<std::string, std::pair<int64_t, double>> resident;
+    int64_t intermediate = 0;
+    double total = 0;
+    for (const module::Weight *weight : *file.weights()) {
+      if (!weight->resident()) {
+        ++intermediate;
+        continue;
+      }
+      double bytes = double(byteSize(weight->dtype()));
+      for (int64_t extent : *weight->shape())
+        bytes *= double(extent);
+      auto &[count, sum] = resident[sourceName(weight->source_type())];
+      ++count;
+      sum += bytes;
+      total += bytes;
+    }
+    out << "weights    " << formatBytes(total) << " resident; " << intermediate
+        << " others are only read while loading\n";
+    for (const auto &[name, entry] : resident)
+      out << "           " << entry.first << " " << name << ", "
+          << formatBytes(entry.second) << "\n";
+  }
+
+  void printBuffers() {
+    std::map<module::RowDomain, int64_t> rowBytes;
+    for (const module::Buffer *buffer : *file.buffers()) {
+      int64_t &bytes = rowBytes[buffer->domain()];
+      bytes = std::max(bytes, buffer->row_offset() + buffer->row_bytes());
+    }
+    out << "arena      " << rowBytes[module::RowDomain::tokens]
+        << " bytes a padded token, " << rowBytes[module::RowDomain::logits]
+        << " a padded row of logits, " << file.buffers()->size()
+        << " buffers\n";
+  }
+
+  void printKernels() {
+    out << "kernels\n";
+    for (const module::Kernel *kernel : *file.kernels()) {
+      const module::Grid &grid = *kernel->grid();
+      const char *rows = grid.domain() == module::RowDomain::tokens ? "M" : "R";
+      out << "  " << kernel->name()->str() << ": workgroups (ceil(" << rows
+          << " / " << grid.block() << ")"
+          << (grid.plus_sequences() ? " + sequences" : "") << ") * "
+          << grid.multiplier() << ", scratch "
+          << formatBytes(double(kernel->scratch_bytes())) << "\n";
+    }
+  }
+
+  void printPlan() {
+    out << "plan (buffer@row_offset+row_bytes, %weight)\n";
+    for (uint32_t i = 0; i < file.launches()->size(); ++i) {
+      const module::Launch &launch = *file.launches()->Get(i);
+      out << "  " << i << " ";
+      if (launch.layer() >= 0)
+        out << "layer " << launch.layer() << " ";
+      out << file.kernels()->Get(launch.kernel())->name()->str() << "(";
+      for (uint32_t j = 0; j < launch.args()->size(); ++j) {
+        out << (j ? ", " : "");
+        printArg(*launch.args()->Get(j));
+      }
+      out << ")\n";
+    }
+  }
+
+  void printArg(const module::Arg &arg) {
+    switch (arg.kind()) {
+    case module::ArgKind::buffer: {
+      const module::Buffer &buffer = *file.buffers()->Get(arg.index());
+      out << buffer.name()->str() << "@" << buffer.row_offset() << "+"
+          << buffer.row_bytes();
+      return;
+    }
+    case module::ArgKind::weight:
+      out << "%" << file.weights()->Get(arg.index())->name()->str();
+      return;
+    case module::ArgKind::batch:
+      out << "batch";
+      return;
+    case module::ArgKind::kv_cache:
+      out << "kv" << arg.index();
+      return;
+    case module::ArgKind::score:
+      out << "score";
+      return;
+    }
+  }
+
+  const module::Module &file;
+  const std::string &variant;
+  std::ostringstream out;
+};
+
+} // namespace
+
+Result<std::string> prefill::run::describe(const std::string &path,
+                                           const std::string &chosenVariant) {
+  Result<MappedFile> mapped = MappedFile::open(path);
+  if (!mapped)
+    return mapped.takeError();
+  return Printer(*module::GetModule(mapped->data()), chosenVariant).print();
+}

@@ -1,0 +1,265 @@
+#include "Options.h"
+#include "prefill/checkpoint/Quote.h"
+
+#include <cctype>
+#include <charconv>
+#include <functional>
+#include <limits>
+
+using namespace prefill::run;
+using prefill::rt::Error;
+using prefill::rt::ErrorCode;
+using prefill::rt::quote;
+using prefill::rt::Result;
+
+namespace {
+
+Error usageError(const std::string &message) {
+  return Error{ErrorCode::invalidArgument, message};
+}
+
+/// One option: a flag has no value.
+struct OptionRow {
+  const char *name;
+  bool hasValue;
+  std::function<Result<void>(Options &, const std::string &)> apply;
+};
+
+/// An option that stores its text.
+OptionRow textOption(const char *name,
+                     std::optional<std::string> Options::*field) {
+  return {name, true,
+          [=](Options &options, const std::string &value) -> Result<void> {
+            options.*field = value;
+            return {};
+          }};
+}
+
+OptionRow flag(const char *name, bool Options::*field) {
+  return {name, false,
+          [=](Options &options, const std::string &) -> Result<void> {
+            options.*field = true;
+            return {};
+          }};
+}
+
+OptionRow integerOption(const char *name, int64_t Options::*field, int64_t low,
+                        int64_t high) {
+  return {name, true,
+          [=](Options &options, const std::string &value) -> Result<void> {
+            Result<int64_t> number = parseInteger(name, value, low, high);
+            if (!number)
+              return number.takeError();
+            options.*field = *number;
+            return {};
+          }};
+}
+
+const std::vector<OptionRow> &optionTable() {
+  constexpr int64_t maxTokens = std::numeric_limits<int32_t>::max();
+  static const std::vector<OptionRow> table = {
+      textOption("--weights", &Options::weights),
+      {"--random-weights", true,
+       [](Options &options, const std::string &value) -> Result<void> {
+         uint64_t seed;
+         auto [end, error] =
+             std::from_chars(value.data(), value.data() + value.size(), seed);
+         if (error != std::errc() || end != value.data() + value.size())
+           return usageError("--random-weights is " + quote(value) +
+                             ", expected a seed from 0 to 2^64 - 1");
+         options.randomWeights = seed;
+         return {};
+       }},
+      textOption("--tokens", &Options::tokens),
+      textOption("--tokens-file", &Options::tokensFile),
+      textOption("--text", &Options::text),
+      integerOption("--decode", &Options::decode, 0, maxTokens),
+      integerOption("--chunk", &Options::chunk, 1, maxTokens),
+      {"--threads", true,
+       [](Options &options, const std::string &value) -> Result<void> {
+         Result<int64_t> number = parseInteger("--threads", value, 1, 1024);
+         if (!number)
+           return number.takeError();
+         options.threads = static_cast<int>(*number);
+         return {};
+       }},
+      {"--device", true,
+       [](Options &options, const std::string &value) -> Result<void> {
+         options.device = value; // the runtime knows the devices
+         return {};
+       }},
+      textOption("--logits-out", &Options::logitsOut),
+      flag("--all-logits", &Options::allLogits),
+      {"--stats", true,
+       [](Options &options, const std::string &value) -> Result<void> {
+         if (value != "json")
+           return usageError("--stats is " + quote(value) + ", expected json");
+         options.statsJson = true;
+         return {};
+       }},
+      textOption("--profile", &Options::profile),
+      textOption("--save-kv", &Options::saveKV),
+      flag("--describe", &Options::describe),
+      flag("--poison", &Options::poison),
+      {"--counters", false,
+       [](Options &, const std::string &) -> Result<void> {
+         return Error{ErrorCode::unsupported,
+                      "--counters reads the counters of a cuda-emu device, "
+                      "and this build has no cuda-emu backend"};
+       }},
+      flag("--help", &Options::help),
+      flag("--version", &Options::version),
+  };
+  return table;
+}
+
+std::string validOptions() {
+  std::string list;
+  for (const OptionRow &row : optionTable())
+    list += (list.empty() ? "" : ", ") + std::string(row.name);
+  return list;
+}
+
+/// What only makes sense together, or only alone.
+Result<void> checkCombination(const Options &options) {
+  if (options.module.empty())
+    return usageError("no module is given, expected prefill-run MODEL.pfm");
+  int prompts = options.tokens.has_value() + options.tokensFile.has_value() +
+                options.text.has_value();
+  bool anyWeights = options.weights || options.randomWeights;
+  if (options.describe) {
+    if (prompts || anyWeights || options.decode || options.chunk ||
+        options.logitsOut || options.saveKV || options.profile ||
+        options.allLogits || options.poison || options.statsJson)
+      return usageError("--describe runs nothing, expected only --device and "
+                        "--threads beside it");
+    return {};
+  }
+  if (options.weights && options.randomWeights)
+    return usageError(
+        "both --weights and --random-weights are given, expected one");
+  if (!anyWeights)
+    return usageError("no weights are given, expected --weights DIR or "
+                      "--random-weights SEED");
+  if (prompts != 1)
+    return usageError(
+        std::string(prompts ? "more than one prompt" : "no prompt") +
+        " is given, expected one of --tokens, --tokens-file, --text");
+  return {};
+}
+
+} // namespace
+
+const char *prefill::run::usage() {
+  return R"(usage: prefill-run MODEL.pfm [options]
+
+Loads a compiled module, fills its KV cache from a prompt and prints what comes next.
+
+weights, one of
+  --weights DIR         a Hugging Face directory: config.json and *.safetensors
+  --random-weights N    numbers from a seed, for models without a checkpoint
+prompt, one of
+  --tokens 1,2,3        token ids
+  --tokens-file FILE    token ids separated by white space or commas
+  --text STRING         for byte-level models (a vocabulary of 256): one byte is one token
+run
+  --decode N            continue greedily for N tokens
+  --chunk N             prefill the prompt in chunks of N tokens (default: in one call)
+  --threads N           default: all processors that the process may use
+  --device NAME         cpu (default), cpu:avx2, cpu:avx512, cpu:avx512_bf16, cuda, cuda-emu:sm_XX
+  --poison              fill unused memory with NaN, guard every buffer, fail on a stray write
+output
+  --logits-out F.npy    f32 [rows, vocab_size]: logits of the prompt's last token
+  --all-logits          logits of every prompt token
+  --save-kv F.npy       f32 [num_layers, 2, tokens, num_kv_heads, head_dim]: keys, then values
+  --stats=json          standard output holds measurements as JSON and nothing else
+  --profile FILE        every launch in Chrome's trace format (chrome://tracing, Perfetto)
+  --counters            counters of a cuda-emu device
+  --describe            print the module: kernels, weights, buffers, plan; runs nothing
+  --help, --version
+)";
+}
+
+Result<int64_t> prefill::run::parseInteger(const std::string &what,
+                                           const std::string &text, int64_t low,
+                                           int64_t high) {
+  int64_t value = 0;
+  auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < low ||
+      value > high)
+    return usageError(what + " is " + quote(text) +
+                      ", expected an integer from " + std::to_string(low) +
+                      " to " + std::to_string(high));
+  return value;
+}
+
+Result<std::vector<int32_t>>
+prefill::run::parseTokens(const std::string &what, const std::string &text) {
+  auto separates = [](char c) {
+    return c == ',' || std::isspace(static_cast<unsigned char>(c));
+  };
+  std::vector<int32_t> tokens;
+  for (size_t begin = 0; begin < text.size();) {
+    if (separates(text[begin])) {
+      ++begin;
+      continue;
+    }
+    size_t end = begin;
+    while (end < text.size() && !separates(text[end]))
+      ++end;
+    Result<int64_t> token =
+        parseInteger(what + ": token " + std::to_string(tokens.size()),
+                     text.substr(begin, end - begin), 0,
+                     std::numeric_limits<int32_t>::max());
+    if (!token)
+      return token.takeError();
+    tokens.push_back(static_cast<int32_t>(*token));
+    begin = end;
+  }
+  if (tokens.empty())
+    return usageError(what +
+                      ": the prompt is empty, expected at least 1 token");
+  return tokens;
+}
+
+Result<Options> prefill::run::parseOptions(int argc, char **argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    std::string argument = argv[i];
+    if (argument.size() < 2 || argument[0] != '-') {
+      if (!options.module.empty())
+        return usageError("a second module " + quote(argument) +
+                          " is given after " + quote(options.module));
+      options.module = argument;
+      continue;
+    }
+    size_t equals = argument.find('=');
+    std::string name = argument.substr(0, equals);
+    const OptionRow *row = nullptr;
+    for (const OptionRow &candidate : optionTable())
+      if (name == candidate.name)
+        row = &candidate;
+    if (!row)
+      return usageError("unknown option " + quote(name) + ", expected one of " +
+                        validOptions());
+    std::string value;
+    if (row->hasValue) {
+      if (equals != std::string::npos)
+        value = argument.substr(equals + 1);
+      else if (i + 1 < argc)
+        value = argv[++i];
+      else
+        return usageError("option " + name + " needs a value");
+    } else if (equals != std::string::npos) {
+      return usageError("option " + name + " takes no value");
+    }
+    if (Result<void> ok = row->apply(options, value); !ok)
+      return ok.takeError();
+  }
+  if (options.help || options.version)
+    return options;
+  if (Result<void> ok = checkCombination(options); !ok)
+    return ok.takeError();
+  return options;
+}

@@ -1,0 +1,46 @@
+// The command line of prefill-run.
+#ifndef PREFILL_TOOLS_PREFILLRUN_OPTIONS_H
+#define PREFILL_TOOLS_PREFILLRUN_OPTIONS_H
+
+#include "prefill/checkpoint/Result.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace prefill::run {
+
+struct Options {
+  std::string module;
+  std::optional<std::string> weights;
+  std::optional<uint64_t> randomWeights;
+  std::optional<std::string> tokens, tokensFile, text;
+  int64_t decode = 0;
+  int64_t chunk = 0; ///< 0: the prompt in one call
+  int threads = 0;
+  std::string device = "cpu";
+  std::optional<std::string> logitsOut, profile, saveKV;
+  bool allLogits = false, describe = false, poison = false, statsJson = false;
+  bool help = false, version = false;
+};
+
+/// Accepts `--option value` and `--option=value`. Refused, naming what is
+/// valid: unknown options and values, options without their value, options
+/// that contradict each other, a run that lacks weights or a prompt.
+rt::Result<Options> parseOptions(int argc, char **argv);
+
+const char *usage();
+
+/// A decimal integer in [low, high] that fills the whole text.
+rt::Result<int64_t> parseInteger(const std::string &what,
+                                 const std::string &text, int64_t low,
+                                 int64_t high);
+
+/// Token ids separated by commas or white space, at least one.
+rt::Result<std::vector<int32_t>> parseTokens(const std::string &what,
+                                             const std::string &text);
+
+} // namespace prefill::run
+
+#endif // PREFILL_TOOLS_PREFILLRUN_OPTIONS_H
