@@ -283,4 +283,105 @@ def SpecializeCausalBlocksPass : Pass<"prefill-specialize-causal-blocks", "::mli
                     Statistic<"numLoops", "kv-loops-made", "KV loops that replace them">];
 }
 
+//===-- Rows and memory of the plan -----------------------------------------------------------------------------===//
+
+def PadMPass : Prefill_FoldPass<"prefill-pad-m"> {
+  let summary = "set the row counts that kernels run with";
+  let description = [{
+    ```mlir
+    %y = prefill.gemm %x, %w {lowering_config = #prefill.lowering_config<tokens, ..., row_buckets = [1]>} : ...
+    ```
+    becomes
+    ```mlir
+    %y = prefill.gemm %x, %w {lowering_config = #prefill.lowering_config<tokens, ..., row_buckets = [1, 4, 8]>} : ...
+    ```
+    on every gemm, rowwise and attention: M rows run as the smallest bucket that holds them, above the last as a multiple
+    of it. Producers and consumers share buffers, so an op that has other buckets already is an error. A remark states
+    the worst padding fraction of each bucket.
+  }];
+  let options = [
+    ListOption<"buckets", "buckets", "int64_t", "Row counts, increasing; 1, 4, 8 if none is given">
+  ];
+  let statistics = [
+    Statistic<"numPadded", "num-padded", "Number of compute ops whose buckets were set">,
+    Statistic<"maxPaddingPercent", "max-padding-percent", "Largest padding fraction of a bucket, in percent">
+  ];
+}
+
+def PlanMemoryPass : Prefill_FoldPass<"prefill-plan-memory"> {
+  let summary = "give every activation a place in an arena that all layers share";
+  let description = [{
+    ```mlir
+    %x1, %s = prefill.gemm %a, %w {...} : ... -> tensor<?x64xbf16>, tensor<?x1xf32> epilogue {...}
+    ```
+    becomes
+    ```mlir
+    %x1, %s = prefill.gemm %a, %w {prefill.buffers = [
+      #prefill.buffer<activation, tokens, row_bytes = 128, row_offset = 0>,
+      #prefill.buffer<activation, tokens, row_bytes = 4, row_offset = 128>], ...} : ...
+    ```
+    Caches, which are written in place, have `unit`. A tensor lives from its op to its last use; two that live in one op
+    never overlap, so that inputs and outputs never share. Offsets are multiples of 64 bytes a row, found by first fit,
+    largest first. The entry function gets `prefill.activation_row_bytes` and `prefill.logits_row_bytes` (bytes a padded
+    row of each domain), `prefill.weights_bytes` and `prefill.kv_cache_bytes_per_token`; a remark states the prediction.
+  }];
+  let options = [
+    Option<"reuse", "reuse", "bool", "true", "Let tensors whose lives do not meet share memory">
+  ];
+  let statistics = [
+    Statistic<"numBuffers", "num-buffers", "Number of tensors placed">,
+    Statistic<"activationRowBytes", "activation-row-bytes", "Bytes for each padded token row">,
+    Statistic<"logitsRowBytes", "logits-row-bytes", "Bytes for each padded logits row">,
+    Statistic<"peakRowBytes", "peak-row-bytes", "Lower bound of both: bytes of tensors that live at once">
+  ];
+}
+
+//===-- Contracts of the levels ---------------------------------------------------------------------------------===//
+
+def VerifyModelPass : Pass<"prefill-verify-model", "::mlir::ModuleOp"> {
+  let summary = "check the contract of level model";
+  let description = [{
+    Holds after import: the module has `prefill.model` and a function @prefill of a batch and one cache a layer, returning
+    f32 logits and the caches; its ops are model ops with value semantics; the only dynamic sizes are row counts.
+
+    ```mlir
+    func.func @prefill(%batch: !prefill.batch) -> tensor<?x?xf32>   // error: dynamic channels
+    ```
+  }];
+  let statistics = [Statistic<"numOps", "num-ops", "Number of ops checked">];
+}
+
+def VerifyFusedPass : Pass<"prefill-verify-fused", "::mlir::ModuleOp"> {
+  let summary = "check the contract of level fused";
+  let description = [{
+    No standalone kv_append, rope, gated_act, add, scale, row_sumsq or rms_norm, unless it carries the reason in
+    `prefill.not_folded`; regions hold epilogue nodes only. With `strict=false` reasons are not asked for: so it runs when
+    a pass was left out.
+
+    ```mlir
+    %y = prefill.add %x, %b : ...   // error: neither folded nor prefill.not_folded
+    ```
+  }];
+  let options = [
+    Option<"strict", "strict", "bool", "true", "Ask for a reason where an op stands alone">
+  ];
+  let statistics = [
+    Statistic<"numStandalone", "num-standalone", "Number of ops that were not folded">
+  ];
+}
+
+def VerifyConfigPass : Pass<"prefill-verify-config", "::mlir::ModuleOp"> {
+  let summary = "check the contract of level config";
+  let description = [{
+    The entry function holds get_weight, gemm, rowwise and attention only. Each compute op has tiles and row buckets, which
+    producers and consumers share, and its config's domain is that of its rows. Every tensor has a buffer of its size in
+    its domain, and tensors that live at once do not overlap.
+
+    ```mlir
+    %y = prefill.gemm %x, %w : ...   // error: no lowering_config
+    ```
+  }];
+  let statistics = [Statistic<"numBuffers", "num-buffers", "Number of buffers checked">];
+}
+
 #endif

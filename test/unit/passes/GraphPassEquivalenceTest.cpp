@@ -1,0 +1,196 @@
+//===- GraphPassEquivalenceTest.cpp - graph passes keep the meaning -------===//
+// Every pass from model to fused, in the pipeline's order, alone and with any
+// one left out, on small models of every kind: the reference interpreter runs
+// the module before and after in f64 without rounding.
+//===----------------------------------------------------------------------===//
+#include "mlir/IR/Verifier.h"
+#include "mlir/Pass/PassManager.h"
+#include "prefill/Dialect/Prefill/Transforms/Passes.h"
+#include "prefill/Import/DecoderBuilder.h"
+#include "prefill/Reference/Equivalence.h"
+#include "gtest/gtest.h"
+
+using namespace mlir;
+using namespace mlir::prefill;
+
+namespace {
+
+struct GraphPass {
+  const char *flag;
+  std::unique_ptr<Pass> (*create)();
+};
+
+// As in lib/Pipelines.
+const GraphPass kGraphPasses[] = {
+    {"fold-scale", createFoldScalePass},
+    {"fuse-qkv-projection", createFuseQKVProjectionPass},
+    {"fuse-gate-up", [] { return createFuseGateUpPass(); }},
+    {"fold-norm", createFoldNormPass},
+    {"fold-kv-append-into-epilogue", createFoldKVAppendIntoEpiloguePass},
+    {"fold-residual-into-epilogue", createFoldResidualIntoEpiloguePass},
+    {"fold-activation-into-epilogue", createFoldActivationIntoEpiloguePass},
+    {"erase-unused-weights", createEraseUnusedWeightsPass},
+};
+constexpr unsigned kNumPasses = std::size(kGraphPasses);
+constexpr unsigned kAllPasses = (1u << kNumPasses) - 1;
+
+/// Three query heads on one KV head, two layers.
+DecoderConfig smallModel() {
+  DecoderConfig config;
+  config.modelType = "llama";
+  config.vocabSize = 61;
+  config.hiddenSize = 24;
+  config.intermediateSize = 40; // no multiple of the interleaving's 32
+  config.numLayers = 2;
+  config.numQHeads = 3;
+  config.numKvHeads = 1;
+  config.headDim = 8;
+  config.maxPosition = 64;
+  config.rmsNormEps = 1e-5;
+  config.rope.rotaryDim = 8;
+  config.slidingWindows = {0, 0};
+  config.dtype = DecoderConfig::ElementType::f32;
+  return config;
+}
+
+struct ModelCase {
+  const char *name;
+  void (*change)(DecoderConfig &);
+};
+
+const ModelCase kModels[] = {
+    {"mqa", [](DecoderConfig &) {}},
+    {"mha", [](DecoderConfig &c) { c.numKvHeads = 3; }},
+    {"gqa3",
+     [](DecoderConfig &c) {
+       c.numQHeads = 6;
+       c.numKvHeads = 2;
+     }},
+    {"biases",
+     [](DecoderConfig &c) { c.qkvBias = c.oBias = c.mlpBias = true; }},
+    {"qk_norm", [](DecoderConfig &c) { c.qkNorm = c.qkvBias = true; }},
+    {"window", [](DecoderConfig &c) { c.slidingWindows = {3, 0}; }},
+    {"tied", [](DecoderConfig &c) { c.tiedEmbeddings = true; }},
+    {"interleaved_rope", [](DecoderConfig &c) { c.rope.interleaved = true; }},
+    {"partial_rope", [](DecoderConfig &c) { c.rope.rotaryDim = 4; }},
+    {"gelu_bf16",
+     [](DecoderConfig &c) {
+       c.activation = DecoderConfig::Activation::geluTanh;
+       c.dtype = DecoderConfig::ElementType::bf16;
+     }},
+};
+
+class GraphPasses : public testing::TestWithParam<ModelCase> {
+protected:
+  GraphPasses() {
+    DecoderConfig config = smallModel();
+    GetParam().change(config);
+    model = buildDecoder(&context, config, TensorNaming::huggingFace);
+  }
+
+  OwningOpRef<ModuleOp> copy() {
+    return OwningOpRef<ModuleOp>(
+        cast<ModuleOp>(model->getOperation()->clone()));
+  }
+
+  /// The model after the passes whose bit is set.
+  OwningOpRef<ModuleOp> run(unsigned passes) {
+    OwningOpRef<ModuleOp> module = copy();
+    PassManager manager(&context);
+    for (unsigned i = 0; i < kNumPasses; ++i)
+      if (passes & (1u << i))
+        manager.addPass(kGraphPasses[i].create());
+    EXPECT_TRUE(succeeded(manager.run(*module)));
+    EXPECT_TRUE(succeeded(verify(*module)));
+    return module;
+  }
+
+  void expectEquivalent(ModuleOp after, uint64_t seed) {
+    auto result = reference::compare(*model, after, seed);
+    ASSERT_TRUE(bool(result)) << llvm::toString(result.takeError());
+    EXPECT_LE(result->logits, reference::Equivalence::kTolerance);
+    EXPECT_LE(result->caches, reference::Equivalence::kTolerance);
+  }
+
+  MLIRContext context;
+  OwningOpRef<ModuleOp> model;
+};
+
+TEST_P(GraphPasses, EachPrefixOfThePipelineKeepsTheMeaning) {
+  for (unsigned count = 1; count <= kNumPasses; ++count) {
+    SCOPED_TRACE(kGraphPasses[count - 1].flag);
+    expectEquivalent(*run((1u << count) - 1), count);
+  }
+}
+
+TEST_P(GraphPasses, EachPassAloneKeepsTheMeaning) {
+  for (unsigned i = 0; i < kNumPasses; ++i) {
+    SCOPED_TRACE(kGraphPasses[i].flag);
+    expectEquivalent(*run(1u << i), 1);
+  }
+}
+
+TEST_P(GraphPasses, AnyTwoPassesMayBeLeftOut) {
+  for (unsigned i = 0; i < kNumPasses; ++i)
+    for (unsigned j = i; j < kNumPasses; ++j) {
+      SCOPED_TRACE(testing::Message() << "without " << kGraphPasses[i].flag
+                                      << " and " << kGraphPasses[j].flag);
+      expectEquivalent(*run(kAllPasses & ~(1u << i) & ~(1u << j)), 1);
+    }
+}
+
+TEST_P(GraphPasses, OneLongPromptAndItsContinuation) {
+  reference::Step prompt, token;
+  for (int32_t i = 0; i < 33; ++i)
+    prompt.tokens.resize(1), prompt.tokens[0].push_back((i * 17 + 5) % 61);
+  token.tokens = {{7}};
+  auto result =
+      reference::compare(*model, *run(kAllPasses), 3, {prompt, token, token});
+  ASSERT_TRUE(bool(result)) << llvm::toString(result.takeError());
+  EXPECT_TRUE(result->holds()) << result->worst();
+}
+
+TEST_P(GraphPasses, ALayerIsFiveComputeOps) {
+  OwningOpRef<ModuleOp> module = run(kAllPasses);
+  auto function = module->lookupSymbol<func::FuncOp>(kEntryName);
+  std::map<int64_t, std::vector<std::string>> layers;
+  for (Operation &op : function.getBody().front())
+    if (auto layer = op.getAttrOfType<IntegerAttr>(kLayerAttr))
+      layers[layer.getInt()].push_back(
+          op.getName().stripDialect().str() +
+          (op.hasAttr(kNameAttr)
+               ? " " + op.getAttrOfType<StringAttr>(kNameAttr).str()
+               : ""));
+  std::vector<std::string> layer = {"gemm qkv_proj", "attention", "gemm o_proj",
+                                    "gemm gate_up_proj", "gemm down_proj"};
+  ASSERT_EQ(layers.size(), 2u);
+  EXPECT_EQ(layers[0], layer);
+  EXPECT_EQ(layers[1], layer);
+}
+
+TEST_P(GraphPasses, FusedModulesSatisfyTheirContract) {
+  OwningOpRef<ModuleOp> module = run(kAllPasses);
+  PassManager manager(&context);
+  manager.addPass(createVerifyFusedPass());
+  EXPECT_TRUE(succeeded(manager.run(*module)));
+  PassManager before(&context);
+  before.addPass(createVerifyModelPass());
+  EXPECT_TRUE(succeeded(before.run(*model)));
+}
+
+// The comparison would notice: a norm whose epsilon is off by a millionth.
+TEST_P(GraphPasses, AWrongEpsilonIsSeen) {
+  OwningOpRef<ModuleOp> module = run(kAllPasses);
+  module->walk([&](RowRMSScaleOp scale) {
+    double eps = scale.getEps().convertToDouble();
+    scale.setEpsAttr(Builder(&context).getF64FloatAttr(eps * (1 + 1e-6)));
+  });
+  auto result = reference::compare(*model, *module);
+  ASSERT_TRUE(bool(result)) << llvm::toString(result.takeError());
+  EXPECT_FALSE(result->holds());
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GraphPasses, testing::ValuesIn(kModels),
+                         [](const auto &info) { return info.param.name; });
+
+} // namespace
