@@ -101,7 +101,9 @@ Error Run::setYielded(Operation *op, Block &region) {
   for (auto [result, yielded] :
        llvm::zip(op->getResults(), region.getTerminator()->getOperands())) {
     if (isa<KVCacheType>(result.getType())) {
-      environment[result] = environment.find(yielded)->second;
+      // A copy first: the map may grow under a reference.
+      RuntimeValue cache = environment.find(yielded)->second;
+      environment[result] = std::move(cache);
       continue;
     }
     if (Error error = set(result, tensor(yielded)))
