@@ -6,6 +6,22 @@
 using namespace mlir;
 using namespace mlir::prefill;
 
+void prefill::recordGraphPass(ModuleOp module, StringRef passFlag) {
+  if (hasRunGraphPass(module, passFlag))
+    return;
+  SmallVector<Attribute> flags;
+  if (auto earlier = module->getAttrOfType<ArrayAttr>(kGraphPassesAttr))
+    llvm::append_range(flags, earlier);
+  flags.push_back(StringAttr::get(module.getContext(), passFlag));
+  module->setAttr(kGraphPassesAttr, ArrayAttr::get(module.getContext(), flags));
+}
+
+bool prefill::hasRunGraphPass(ModuleOp module, StringRef passFlag) {
+  auto flags = module->getAttrOfType<ArrayAttr>(kGraphPassesAttr);
+  return flags && llvm::is_contained(
+                      flags, StringAttr::get(module.getContext(), passFlag));
+}
+
 void prefill::noteNotFolded(Operation *op, StringRef passFlag,
                             const Twine &reason) {
   std::string text = reason.str();

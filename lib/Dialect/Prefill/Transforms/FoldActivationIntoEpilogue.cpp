@@ -37,6 +37,7 @@ class FoldActivationIntoEpiloguePass
     : public mlir::prefill::impl::FoldActivationIntoEpiloguePassBase<
           FoldActivationIntoEpiloguePass> {
   void runOnOperation() override {
+    recordGraphPass(getOperation(), getArgument());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal())
         continue;

@@ -49,6 +49,7 @@ class FoldKVAppendIntoEpiloguePass
     : public mlir::prefill::impl::FoldKVAppendIntoEpiloguePassBase<
           FoldKVAppendIntoEpiloguePass> {
   void runOnOperation() override {
+    recordGraphPass(getOperation(), getArgument());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal())
         continue;

@@ -25,6 +25,7 @@ namespace {
 class FoldNormPass
     : public mlir::prefill::impl::FoldNormPassBase<FoldNormPass> {
   void runOnOperation() override {
+    recordGraphPass(getOperation(), getArgument());
     WeightSteps steps(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal())

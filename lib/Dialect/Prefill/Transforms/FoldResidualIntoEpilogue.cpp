@@ -33,6 +33,7 @@ class FoldResidualIntoEpiloguePass
     : public mlir::prefill::impl::FoldResidualIntoEpiloguePassBase<
           FoldResidualIntoEpiloguePass> {
   void runOnOperation() override {
+    recordGraphPass(getOperation(), getArgument());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal())
         continue;

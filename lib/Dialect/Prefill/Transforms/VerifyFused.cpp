@@ -10,11 +10,23 @@ namespace mlir::prefill {
 using namespace mlir;
 using namespace mlir::prefill;
 
-/// Whether the op should have moved into an epilogue.
-static bool isFoldable(Operation &op) {
-  return isa<KVAppendOp, RopeOp, GatedActOp, AddOp, ScaleOp, RowSumsqOp,
-             RMSNormOp>(op);
+/// The pass that folds `op`, or nothing if none does.
+static StringRef foldingPass(Operation &op) {
+  return TypeSwitch<Operation &, StringRef>(op)
+      .Case<KVAppendOp, RopeOp, ScaleOp>(
+          [](auto) { return "prefill-fold-kv-append-into-epilogue"; })
+      .Case<AddOp, RowSumsqOp>(
+          [](auto) { return "prefill-fold-residual-into-epilogue"; })
+      .Case<GatedActOp>(
+          [](auto) { return "prefill-fold-activation-into-epilogue"; })
+      .Case<RMSNormOp>([](RMSNormOp norm) {
+        return norm.getHeadDim() ? "prefill-fold-kv-append-into-epilogue"
+                                 : "prefill-fold-norm";
+      })
+      .Default([](Operation &) { return ""; });
 }
+
+static bool isFoldable(Operation &op) { return !foldingPass(op).empty(); }
 
 /// What may stand in the region of a gemm or rowwise.
 static bool isEpilogueNode(Operation &op) {
@@ -35,10 +47,6 @@ static LogicalResult verifyEpilogue(Operation &compute) {
 namespace {
 class VerifyFusedPass
     : public mlir::prefill::impl::VerifyFusedPassBase<VerifyFusedPass> {
-public:
-  using VerifyFusedPassBase::VerifyFusedPassBase;
-
-private:
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal())
@@ -55,10 +63,11 @@ private:
       return verifyEpilogue(op);
     if (isFoldable(op)) {
       ++numStandalone;
-      if (strict && !op.hasAttr(kNotFoldedAttr))
+      if (hasRunGraphPass(getOperation(), foldingPass(op)) &&
+          !op.hasAttr(kNotFoldedAttr))
         return emitError(op.getLoc())
-               << op.getName()
-               << " stands alone without a reason in prefill.not_folded";
+               << op.getName() << " stands alone after " << foldingPass(op)
+               << " without a reason in prefill.not_folded";
       return success();
     }
     if (isa<GetWeightOp, EmbedOp, LinearOp, AttentionOp, SelectRowsOp,

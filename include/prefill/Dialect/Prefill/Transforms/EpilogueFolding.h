@@ -19,6 +19,17 @@ namespace mlir::prefill {
 /// `prefill-opt --explain` lists them.
 inline constexpr llvm::StringLiteral kNotFoldedAttr = "prefill.not_folded";
 
+/// Discardable array on the module: flags of the folding passes that ran. What
+/// one of them folds may then stand alone only with a reason
+/// (prefill-verify-fused); a pass that was left out owes none.
+inline constexpr llvm::StringLiteral kGraphPassesAttr = "prefill.graph_passes";
+
+/// Adds `passFlag` to the module's `prefill.graph_passes`.
+void recordGraphPass(ModuleOp module, StringRef passFlag);
+
+/// Whether the module's `prefill.graph_passes` holds `passFlag`.
+bool hasRunGraphPass(ModuleOp module, StringRef passFlag);
+
 /// Sets `prefill.not_folded` on `op` and sends a missed remark named `passFlag`
 /// to MLIR's remark engine (silent unless one is set up).
 void noteNotFolded(Operation *op, StringRef passFlag, const Twine &reason);

@@ -355,16 +355,13 @@ def VerifyFusedPass : Pass<"prefill-verify-fused", "::mlir::ModuleOp"> {
   let summary = "check the contract of level fused";
   let description = [{
     No standalone kv_append, rope, gated_act, add, scale, row_sumsq or rms_norm, unless it carries the reason in
-    `prefill.not_folded`; regions hold epilogue nodes only. With `strict=false` reasons are not asked for: so it runs when
-    a pass was left out.
+    `prefill.not_folded` or the pass that folds it was left out (it is not in the module's `prefill.graph_passes`); regions
+    hold epilogue nodes only.
 
     ```mlir
     %y = prefill.add %x, %b : ...   // error: neither folded nor prefill.not_folded
     ```
   }];
-  let options = [
-    Option<"strict", "strict", "bool", "true", "Ask for a reason where an op stands alone">
-  ];
   let statistics = [
     Statistic<"numStandalone", "num-standalone", "Number of ops that were not folded">
   ];
