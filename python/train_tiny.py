@@ -21,7 +21,7 @@ Needs torch, transformers, safetensors (scripts/make-goldens makes such a
 virtual environment). Run:
 
     nice python3 python/train_tiny.py --phase broad --out build/tiny-broad
-    nice python3 python/train_tiny.py --phase core --init build/tiny-broad --out test/models/tiny
+    nice python3 python/train_tiny.py --phase core --init build/tiny-broad --lr 2e-3 --out test/models/tiny
 """
 
 import argparse
