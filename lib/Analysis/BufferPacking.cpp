@@ -8,15 +8,20 @@ using namespace mlir::prefill;
 using llvm::ArrayRef;
 using llvm::SmallVector;
 
-BufferPacking mlir::prefill::packBuffers(ArrayRef<BufferLifetime> buffers,
-                                         int64_t alignment) {
-  auto order = llvm::to_vector(llvm::seq<size_t>(0, buffers.size()));
-  llvm::sort(order, [&](size_t a, size_t b) {
-    return buffers[a].bytes != buffers[b].bytes
-               ? buffers[a].bytes > buffers[b].bytes
-               : a < b;
-  });
+/// Bytes of the buffers that live in `step`.
+static int64_t liveBytes(ArrayRef<BufferLifetime> buffers, int64_t step,
+                         int64_t alignment) {
+  int64_t live = 0;
+  for (const BufferLifetime &buffer : buffers)
+    if (buffer.first <= step && step <= buffer.last)
+      live += llvm::alignTo(buffer.bytes, alignment);
+  return live;
+}
 
+/// Each buffer in the given order at the lowest offset that is free during its
+/// life.
+static BufferPacking packInOrder(ArrayRef<BufferLifetime> buffers,
+                                 ArrayRef<size_t> order, int64_t alignment) {
   BufferPacking packing;
   packing.offsets.resize(buffers.size(), 0);
   SmallVector<size_t> placed;
@@ -48,6 +53,35 @@ BufferPacking mlir::prefill::packBuffers(ArrayRef<BufferLifetime> buffers,
   return packing;
 }
 
+BufferPacking mlir::prefill::packBuffers(ArrayRef<BufferLifetime> buffers,
+                                         int64_t alignment) {
+  // Of each buffer, the bytes that live in the fullest step of its life. They
+  // are most where one begins.
+  SmallVector<int64_t> breadth(buffers.size(), 0);
+  for (const BufferLifetime &start : buffers) {
+    int64_t live = liveBytes(buffers, start.first, alignment);
+    for (auto [index, buffer] : llvm::enumerate(buffers))
+      if (buffer.first <= start.first && start.first <= buffer.last)
+        breadth[index] = std::max(breadth[index], live);
+  }
+  auto bySize = [&](size_t a, size_t b) {
+    return buffers[a].bytes != buffers[b].bytes
+               ? buffers[a].bytes > buffers[b].bytes
+               : a < b;
+  };
+  auto byBreadth = [&](size_t a, size_t b) {
+    return breadth[a] != breadth[b] ? breadth[a] > breadth[b] : bySize(a, b);
+  };
+
+  auto order = llvm::to_vector(llvm::seq<size_t>(0, buffers.size()));
+  llvm::sort(order, byBreadth);
+  BufferPacking breadthFirst = packInOrder(buffers, order, alignment);
+  llvm::sort(order, bySize);
+  BufferPacking sizeFirst = packInOrder(buffers, order, alignment);
+  return sizeFirst.totalBytes < breadthFirst.totalBytes ? sizeFirst
+                                                        : breadthFirst;
+}
+
 BufferPacking
 mlir::prefill::packBuffersWithoutReuse(ArrayRef<BufferLifetime> buffers,
                                        int64_t alignment) {
@@ -63,12 +97,7 @@ int64_t mlir::prefill::peakLiveBytes(ArrayRef<BufferLifetime> buffers,
                                      int64_t alignment) {
   // The peak is reached where some buffer's life begins.
   int64_t peak = 0;
-  for (const BufferLifetime &start : buffers) {
-    int64_t live = 0;
-    for (const BufferLifetime &buffer : buffers)
-      if (buffer.first <= start.first && start.first <= buffer.last)
-        live += llvm::alignTo(buffer.bytes, alignment);
-    peak = std::max(peak, live);
-  }
+  for (const BufferLifetime &start : buffers)
+    peak = std::max(peak, liveBytes(buffers, start.first, alignment));
   return peak;
 }

@@ -23,8 +23,10 @@ struct BufferPacking {
   int64_t totalBytes = 0;
 };
 
-/// First fit by decreasing size (Pisarchyk and Lee 2020, "greedy by size"):
-/// largest first, each at the lowest offset that is free during its life.
+/// First fit (Pisarchyk and Lee 2020, "Efficient memory management for deep
+/// neural net inference"): each at the lowest offset that is free during its
+/// life. Two orders are tried and the smaller result is kept: largest first,
+/// and those of the fullest step first.
 BufferPacking packBuffers(llvm::ArrayRef<BufferLifetime> buffers,
                           int64_t alignment);
 

@@ -321,8 +321,8 @@ def PlanMemoryPass : Prefill_FoldPass<"prefill-plan-memory"> {
       #prefill.buffer<activation, tokens, row_bytes = 4, row_offset = 128>], ...} : ...
     ```
     Caches, which are written in place, have `unit`. A tensor lives from its op to its last use; two that live in one op
-    never overlap, so that inputs and outputs never share. Offsets are multiples of 64 bytes a row, found by first fit,
-    largest first. The entry function gets `prefill.activation_row_bytes` and `prefill.logits_row_bytes` (bytes a padded
+    never overlap, so that inputs and outputs never share. Offsets are multiples of 64 bytes a row, found by first fit.
+    The entry function gets `prefill.activation_row_bytes` and `prefill.logits_row_bytes` (bytes a padded
     row of each domain), `prefill.weights_bytes` and `prefill.kv_cache_bytes_per_token`; a remark states the prediction.
   }];
   let options = [
