@@ -4,6 +4,7 @@
 // the module before and after in f64 without rounding.
 //===----------------------------------------------------------------------===//
 #include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "prefill/Dialect/Prefill/Transforms/Passes.h"
 #include "prefill/Import/DecoderBuilder.h"
@@ -188,6 +189,29 @@ TEST_P(GraphPasses, AWrongEpsilonIsSeen) {
   auto result = reference::compare(*model, *module);
   ASSERT_TRUE(bool(result)) << llvm::toString(result.takeError());
   EXPECT_FALSE(result->holds());
+}
+
+// Every subset of the passes on a layer that no importer writes.
+TEST(UnusualLayer, EverySubsetOfThePassesKeepsTheMeaning) {
+  MLIRContext context;
+  context.loadDialect<PrefillDialect, func::FuncDialect>();
+  OwningOpRef<ModuleOp> model = parseSourceFile<ModuleOp>(
+      PREFILL_SOURCE_DIR "/test/unit/passes/unusual-layer.mlir", &context);
+  ASSERT_TRUE(model);
+  for (unsigned passes = 1; passes <= kAllPasses; ++passes) {
+    SCOPED_TRACE(testing::Message() << "passes " << passes);
+    OwningOpRef<ModuleOp> module(
+        cast<ModuleOp>(model->getOperation()->clone()));
+    PassManager manager(&context);
+    for (unsigned i = 0; i < kNumPasses; ++i)
+      if (passes & (1u << i))
+        manager.addPass(kGraphPasses[i].create());
+    manager.addPass(createVerifyFusedPass());
+    ASSERT_TRUE(succeeded(manager.run(*module)));
+    auto result = reference::compare(*model, *module, passes);
+    ASSERT_TRUE(bool(result)) << llvm::toString(result.takeError());
+    ASSERT_TRUE(result->holds()) << result->worst();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GraphPasses, testing::ValuesIn(kModels),

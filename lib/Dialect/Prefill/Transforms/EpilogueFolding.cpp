@@ -34,7 +34,8 @@ void prefill::noteNotFolded(Operation *op, StringRef passFlag,
   op->setAttr(kNotFoldedAttr, StringAttr::get(op->getContext(), all));
   remark::missed(op->getLoc(),
                  remark::RemarkOpts::name(passFlag).category("prefill-fold"))
-      << remark::reason("not folded: {0}", text);
+      << remark::reason("{0} not folded: {1}",
+                        op->getName().getStringRef().str(), text);
 }
 
 RankedTensorType prefill::withF32Elements(RankedTensorType type) {
