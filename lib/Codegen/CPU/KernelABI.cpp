@@ -250,8 +250,10 @@ KernelBuilder KernelABI::bodyBuilder() const {
   return b;
 }
 
-Value KernelABI::allocateScratch(KernelBuilder &b, Type elementType,
-                                 int64_t count) {
+Value KernelABI::allocateScratch(Type elementType, int64_t count) {
+  KernelBuilder b(scratch.getLoc(), scratch.getContext());
+  // In the entry block, so that it dominates every use.
+  b.setInsertionPointAfterValue(scratch);
   int64_t offset = scratchUsed;
   int64_t bytes = count * elementType.getIntOrFloatBitWidth() / 8;
   scratchUsed += llvm::alignTo(bytes, 64);

@@ -87,8 +87,9 @@ public:
   Value workgroupBegin, workgroupEnd;
 
   /// `count` elements of the thread's scratch as memref<count x T>, aligned to
-  /// 64 bytes, from the next free byte on. Adds to prefill.scratch_bytes.
-  Value allocateScratch(KernelBuilder &b, Type elementType, int64_t count);
+  /// 64 bytes, from the next free byte on. Adds to prefill.scratch_bytes. The
+  /// view stands in the entry block and dominates every use.
+  Value allocateScratch(Type elementType, int64_t count);
   int64_t scratchBytes() const { return scratchUsed; }
 
   /// Gives the kernel the tiled function's name and place, sets

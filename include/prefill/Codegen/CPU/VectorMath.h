@@ -1,0 +1,30 @@
+//===- VectorMath.h - f32 functions on vectors ------------------*- C++ -*-===//
+// Polynomials instead of libm: kernels call nothing. Every value is
+// vector<lanes x f32>.
+//===----------------------------------------------------------------------===//
+#ifndef PREFILL_CODEGEN_CPU_VECTORMATH_H
+#define PREFILL_CODEGEN_CPU_VECTORMATH_H
+
+#include "prefill/Codegen/Common/KernelBuilder.h"
+
+namespace mlir::prefill {
+
+/// e^x to about 1 ulp. x is clamped to [-87.3, 88.3], so that neither
+/// infinity nor a denormal comes out.
+Value emitExp(KernelBuilder &b, Value x);
+
+/// x / (1 + e^-x).
+Value emitSilu(KernelBuilder &b, Value x);
+
+/// 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), the tanh form of GELU.
+Value emitGeluTanh(KernelBuilder &b, Value x);
+
+/// 1/sqrt(x) by square root and division; x is a scalar f32.
+Value emitReciprocalSqrt(KernelBuilder &b, Value x);
+
+/// x rounded to nearest even to `elementType` and back; x itself for f32.
+Value emitRoundTo(KernelBuilder &b, Value x, Type elementType);
+
+} // namespace mlir::prefill
+
+#endif // PREFILL_CODEGEN_CPU_VECTORMATH_H

@@ -1,0 +1,76 @@
+//===- VectorMath.cpp - f32 functions on vectors --------------------------===//
+#include "prefill/Codegen/CPU/VectorMath.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::prefill;
+
+static int64_t lanesOf(Value x) {
+  return cast<VectorType>(x.getType()).getNumElements();
+}
+
+// e^x = 2^n e^r with n = round(x log2 e), |r| <= ln2 / 2. The Taylor series to
+// r^7 leaves 0.347^8 / 8! = 5e-9. n ln2 is subtracted in two parts, the first
+// of which has so few bits that n times it is exact (Cody and Waite).
+Value prefill::emitExp(KernelBuilder &b, Value x) {
+  int64_t lanes = lanesOf(x);
+  auto splat = [&](double value) { return b.splatF32(value, lanes); };
+  auto clamp = [&](arith::CmpFPredicate keep, double bound) {
+    Value limit = splat(bound);
+    Value inside = arith::CmpFOp::create(b, keep, x, limit);
+    x = arith::SelectOp::create(b, inside, x, limit);
+  };
+  clamp(arith::CmpFPredicate::OLT, 88.3);
+  clamp(arith::CmpFPredicate::OGT, -87.3);
+  Value n = math::RoundEvenOp::create(
+      b, arith::MulFOp::create(b, x, splat(1.4426950408889634)));
+  Value r = math::FmaOp::create(b, n, splat(-0.693359375), x);
+  r = math::FmaOp::create(b, n, splat(2.12194440054690583e-4), r);
+  Value p = splat(1.0 / 5040);
+  for (double factorial : {720.0, 120.0, 24.0, 6.0, 2.0, 1.0, 1.0})
+    p = math::FmaOp::create(b, p, r, splat(1.0 / factorial));
+  auto intType = VectorType::get({lanes}, b.getI32Type());
+  Value exponent = arith::AddIOp::create(
+      b, arith::FPToSIOp::create(b, intType, n), b.splatI32(127, lanes));
+  Value bits = arith::ShLIOp::create(b, exponent, b.splatI32(23, lanes));
+  return arith::MulFOp::create(
+      b, p, vector::BitCastOp::create(b, b.vectorF32(lanes), bits));
+}
+
+/// x / (1 + e^-y).
+static Value timesSigmoid(KernelBuilder &b, Value x, Value y) {
+  Value exp = emitExp(b, arith::NegFOp::create(b, y));
+  Value denominator =
+      arith::AddFOp::create(b, exp, b.splatF32(1.0, lanesOf(x)));
+  return arith::DivFOp::create(b, x, denominator);
+}
+
+Value prefill::emitSilu(KernelBuilder &b, Value x) {
+  return timesSigmoid(b, x, x);
+}
+
+// 0.5 (1 + tanh u) is the sigmoid of 2u.
+Value prefill::emitGeluTanh(KernelBuilder &b, Value x) {
+  int64_t lanes = lanesOf(x);
+  constexpr double twoSqrt2OverPi = 1.5957691216057308;
+  Value square = arith::MulFOp::create(b, x, x);
+  Value inner = math::FmaOp::create(
+      b, square, b.splatF32(twoSqrt2OverPi * 0.044715, lanes),
+      b.splatF32(twoSqrt2OverPi, lanes));
+  return timesSigmoid(b, x, arith::MulFOp::create(b, x, inner));
+}
+
+Value prefill::emitReciprocalSqrt(KernelBuilder &b, Value x) {
+  return arith::DivFOp::create(b, b.f32(1.0), math::SqrtOp::create(b, x));
+}
+
+Value prefill::emitRoundTo(KernelBuilder &b, Value x, Type elementType) {
+  if (elementType.isF32())
+    return x;
+  Type type = elementType;
+  if (auto vector = dyn_cast<VectorType>(x.getType()))
+    type = vector.clone(elementType);
+  Value rounded = arith::TruncFOp::create(b, type, x);
+  return arith::ExtFOp::create(b, x.getType(), rounded);
+}
