@@ -30,6 +30,8 @@ def TilePass : Pass<"prefill-tile", "::mlir::ModuleOp"> {
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect", "::mlir::memref::MemRefDialect"
   ];
+  let options = [Option<"plain", "plain", "bool", "false",
+    "one workgroup that runs through all tiles of a gemm or rowwise: the baseline without parallel tiles">];
   let statistics = [Statistic<"numKernels", "kernels", "kernels that were tiled">];
 }
 

@@ -381,4 +381,78 @@ def VerifyConfigPass : Pass<"prefill-verify-config", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numBuffers", "num-buffers", "Number of buffers checked">];
 }
 
+//===-- Decisions about execution --------------------------------------------------------------------------------===//
+
+def SelectLoweringStrategyPass : Pass<"prefill-select-lowering-strategy", "::mlir::ModuleOp"> {
+  let summary = "makes every op of the entry function a gemm, rowwise or attention and gives each its tile sizes";
+  let description = [{
+    ```mlir
+    %r = prefill.select_rows %x, %batch : tensor<?x64xbf16> -> tensor<?x64xbf16>
+    %n = prefill.rms_norm %r, %gain {eps = 1.0e-5} : ...
+    %l = prefill.lm_head %n, %w : tensor<?x64xbf16>, tensor<256x64xbf16> -> tensor<?x256xf32>
+    ```
+    becomes
+    ```mlir
+    %n = prefill.rowwise {prefill.name = "final_norm", lowering_config = #prefill.lowering_config<logits, block_m = 8, ...>} ... body {
+      %0 = prefill.select_rows %x, %batch : ...
+      %1 = prefill.rms_norm %0, %gain {eps = 1.0e-5} : ...
+      prefill.yield %1 : tensor<?x64xbf16>
+    }
+    %l = prefill.gemm %n, %w {prefill.name = "lm_head", lowering_config = #prefill.lowering_config<logits, block_m = 64,
+      block_n = 128, block_kv = 0, panel_n = 32, row_buckets = [1]>} : ...
+    ```
+    Tile widths come from Codegen/CPU/TileTable: tiles straddle neither heads nor the parts of a split. A row_sumsq gets a
+    partial for each tile. What the target cannot do is an error that names op, attribute and target.
+  }];
+  let options = [
+    Option<"target", "target", "std::string", "\"cpu\"", "target whose tile sizes are used: cpu">,
+    Option<"plain", "plain", "bool", "false", "smallest tiles, one kernel for every op: the baseline">
+  ];
+  let dependentDialects = ["::mlir::prefill::PrefillDialect"];
+  let statistics = [
+    Statistic<"numGemms", "num-gemms", "Number of linears and lm_heads that became a gemm">,
+    Statistic<"numRowwise", "num-rowwise", "Number of rowwise ops made of what is not in an epilogue">,
+    Statistic<"numConfigured", "num-configured", "Number of ops with a lowering_config">
+  ];
+}
+
+def PackWeightsPass : Pass<"prefill-pack-weights", "::mlir::ModuleOp"> {
+  let summary = "adds the load-time step that brings a gemm's weight into the order the microkernel reads";
+  let description = [{
+    ```mlir
+    %w = prefill.get_weight @o_proj : tensor<64x64xbf16>
+    %y = prefill.gemm %x, %w : ...
+    ```
+    becomes
+    ```mlir
+    prefill.weight @o_proj.packed : tensor<2x32x32x2xbf16> = #prefill.pack<@o_proj, panel_n = 32, k_pack = 2, group_n = 64>
+    %w = prefill.get_weight @o_proj.packed : tensor<2x32x32x2xbf16>
+    %y = prefill.gemm %x, %w : ...
+    ```
+  }];
+  let dependentDialects = ["::mlir::prefill::PrefillDialect"];
+  let statistics = [Statistic<"numPacked", "num-packed", "Number of gemms whose weight is packed">];
+}
+
+def MaterializeRopeTablesPass : Pass<"prefill-materialize-rope-tables", "::mlir::ModuleOp"> {
+  let summary = "gives every rope a table of cosines and sines, computed once at load time";
+  let description = [{
+    One row for each position below the module's `prefill.max_seq`:
+    ```mlir
+    %r = prefill.rope %q, %batch {rope = #rope, head_dim = 32} : ...
+    ```
+    becomes
+    ```mlir
+    prefill.weight @rope_table : tensor<4096x32xf32> = #prefill.rope_table<#rope, max_position = 4096>
+    %t = prefill.get_weight @rope_table : tensor<4096x32xf32>
+    %r = prefill.rope %q, %batch table(%t : tensor<4096x32xf32>) {rope = #rope, head_dim = 32} : ...
+    ```
+  }];
+  let dependentDialects = ["::mlir::prefill::PrefillDialect"];
+  let statistics = [
+    Statistic<"numTables", "num-tables", "Number of tables">,
+    Statistic<"numRopes", "num-ropes", "Number of ropes that read one">
+  ];
+}
+
 #endif
