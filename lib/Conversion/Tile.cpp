@@ -66,12 +66,12 @@ static LogicalResult addBatch(func::FuncOp kernel, ModuleOp module) {
   return failure(result.wasInterrupted());
 }
 
-static LogicalResult tileKernel(func::FuncOp kernel) {
+static LogicalResult tileKernel(func::FuncOp kernel, bool plain) {
   for (Operation &op : kernel.getBody().front()) {
     if (auto gemm = dyn_cast<GemmOp>(op))
-      return tileGemm(kernel, gemm);
+      return tileGemm(kernel, gemm, plain);
     if (auto rowwise = dyn_cast<RowwiseOp>(op))
-      return tileRowwise(kernel, rowwise);
+      return tileRowwise(kernel, rowwise, plain);
     if (isa<AttentionOp, OnlineAttentionOp>(op))
       return tileAttention(kernel, &op);
   }
@@ -82,12 +82,14 @@ static LogicalResult tileKernel(func::FuncOp kernel) {
 
 namespace {
 struct TilePass : prefill::impl::TilePassBase<TilePass> {
+  using TilePassBase::TilePassBase;
+
   void runOnOperation() override {
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
       if (!kernel->hasAttr(kKernelAttr) || kernel->hasAttr(kGridAttr))
         continue;
       if (failed(addBatch(kernel, getOperation())) ||
-          failed(tileKernel(kernel)))
+          failed(tileKernel(kernel, plain)))
         return signalPassFailure();
       ++numKernels;
     }

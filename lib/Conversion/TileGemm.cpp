@@ -20,7 +20,27 @@ requireConfig(Operation *op, std::optional<LoweringConfigAttr> config) {
   return *config;
 }
 
-LogicalResult prefill::tileGemm(func::FuncOp kernel, GemmOp gemm) {
+/// The number of the tile: each is a workgroup, or (`plain`) one workgroup runs
+/// through all of them. The builder then stands in the loop.
+static Value createTileLoop(KernelBuilder &b, Value count, bool plain) {
+  scf::ForallOp loop =
+      createWorkgroupLoop(b, b.getLoc(), plain ? b.index(1) : count);
+  if (!plain)
+    return loop.getInductionVar(0);
+  auto tiles = scf::ForOp::create(b, b.index(0), count, b.index(1));
+  b.setInsertionPoint(tiles.getBody()->getTerminator());
+  return tiles.getInductionVar();
+}
+
+static void setTileGrid(func::FuncOp kernel, LoweringConfigAttr config,
+                        int64_t multiplier, bool plain) {
+  // One block holds all rows of a plain kernel.
+  constexpr int64_t allRows = int64_t(1) << 32;
+  setGrid(kernel, config.getDomain(), plain ? allRows : config.getBlockM(),
+          /*plusSequences=*/false, plain ? 1 : multiplier);
+}
+
+LogicalResult prefill::tileGemm(func::FuncOp kernel, GemmOp gemm, bool plain) {
   FailureOr<LoweringConfigAttr> config =
       requireConfig(gemm, gemm.getLoweringConfig());
   if (failed(config))
@@ -35,11 +55,9 @@ LogicalResult prefill::tileGemm(func::FuncOp kernel, GemmOp gemm) {
   KernelBuilder b(gemm.getLoc(), gemm);
   Value rows = tensor::DimOp::create(b, gemm.getInput(), 0);
   Value chunks = b.ceilDivide(rows, blockM);
-  scf::ForallOp loop =
-      createWorkgroupLoop(b, gemm.getLoc(), b.mul(chunks, tilesN));
   // Row chunks run innermost, so that neighbouring workgroups read the same
   // weights.
-  Value workgroup = loop.getInductionVar(0);
+  Value workgroup = createTileLoop(b, b.mul(chunks, tilesN), plain);
   Value i = b.mul(b.remainder(workgroup, chunks), blockM);
   Value j = b.mul(b.divide(workgroup, chunks), blockN);
   auto tile = GemmOp::create(b, TypeRange(), gemm.getInput(), gemm.getWeight(),
@@ -47,7 +65,7 @@ LogicalResult prefill::tileGemm(func::FuncOp kernel, GemmOp gemm) {
   tile->setDiscardableAttrs(gemm->getDiscardableAttrDictionary());
   tile.getEpilogue().takeBody(gemm.getEpilogue());
   gemm.erase();
-  setGrid(kernel, config->getDomain(), blockM, false, tilesN);
+  setTileGrid(kernel, *config, tilesN, plain);
   return success();
 }
 
@@ -65,7 +83,8 @@ static Value rowCarrier(RowwiseOp rowwise, ArrayRef<Value> outs) {
   return {};
 }
 
-LogicalResult prefill::tileRowwise(func::FuncOp kernel, RowwiseOp rowwise) {
+LogicalResult prefill::tileRowwise(func::FuncOp kernel, RowwiseOp rowwise,
+                                   bool plain) {
   FailureOr<LoweringConfigAttr> config =
       requireConfig(rowwise, rowwise.getLoweringConfig());
   if (failed(config))
@@ -82,13 +101,11 @@ LogicalResult prefill::tileRowwise(func::FuncOp kernel, RowwiseOp rowwise) {
   else
     rows = tensor::DimOp::create(b, carrier, zero);
   int64_t blockM = config->getBlockM();
-  scf::ForallOp loop =
-      createWorkgroupLoop(b, rowwise.getLoc(), b.ceilDivide(rows, blockM));
-  Value i = b.mul(loop.getInductionVar(0), blockM);
+  Value i = b.mul(createTileLoop(b, b.ceilDivide(rows, blockM), plain), blockM);
   auto tile = RowwiseOp::create(b, TypeRange(), ValueRange{i}, outs, *config);
   tile->setDiscardableAttrs(rowwise->getDiscardableAttrDictionary());
   tile.getBody().takeBody(rowwise.getBody());
   rowwise.erase();
-  setGrid(kernel, config->getDomain(), blockM, false, 1);
+  setTileGrid(kernel, *config, 1, plain);
   return success();
 }

@@ -25,8 +25,8 @@ void setGrid(func::FuncOp kernel, RowDomain domain, int64_t block,
 
 // One function for each kind of kernel: replaces the compute op by its loop
 // over workgroups. They emit a diagnostic on failure.
-LogicalResult tileGemm(func::FuncOp kernel, GemmOp gemm);
-LogicalResult tileRowwise(func::FuncOp kernel, RowwiseOp rowwise);
+LogicalResult tileGemm(func::FuncOp kernel, GemmOp gemm, bool plain);
+LogicalResult tileRowwise(func::FuncOp kernel, RowwiseOp rowwise, bool plain);
 /// `attention` is online_attention in its whole form, which gets one loop over
 /// all KV blocks with masks in each (prefill-specialize-causal-blocks takes it
 /// from there), or attention: that becomes materialized_attention, and the

@@ -49,8 +49,8 @@ void EpilogueEmitter::materialize(Operation *op, const ColumnTile &tile) {
     buffer = abi.allocateScratch(b.getF32Type(), tile.width + cpu.lanes);
   Value input = op->getOperand(0);
   forColumns(tile, headDim, {}, [&](const Position &at, ValueRange) {
-    storeColumns(b, evaluate(input, at), buffer, b.sub(at.column, tile.first),
-                 at.mask);
+    storeColumns(b, cpu, evaluate(input, at), buffer,
+                 b.sub(at.column, tile.first), at.mask);
     return SmallVector<Value>();
   });
   Value width = b.index(tile.width);
@@ -96,10 +96,10 @@ void EpilogueEmitter::rotateHalves(RopeOp op, Value buffer, Value start) {
         Value rotatedSecond =
             arith::AddFOp::create(b, arith::MulFOp::create(b, second, cos),
                                   arith::MulFOp::create(b, first, sin));
-        storeColumns(b, emitRoundTo(b, rotatedFirst, element), buffer, firstAt,
-                     at.mask);
-        storeColumns(b, emitRoundTo(b, rotatedSecond, element), buffer,
-                     secondAt, at.mask);
+        storeColumns(b, cpu, emitRoundTo(b, cpu, rotatedFirst, element), buffer,
+                     firstAt, at.mask);
+        storeColumns(b, cpu, emitRoundTo(b, cpu, rotatedSecond, element),
+                     buffer, secondAt, at.mask);
         return SmallVector<Value>();
       });
 }
@@ -143,8 +143,8 @@ void EpilogueEmitter::rotatePairs(RopeOp op, Value buffer, Value start) {
              Value rotated =
                  arith::AddFOp::create(b, arith::MulFOp::create(b, x, cos),
                                        arith::MulFOp::create(b, partner, sin));
-             storeColumns(b, emitRoundTo(b, rotated, element), buffer, index,
-                          at.mask);
+             storeColumns(b, cpu, emitRoundTo(b, cpu, rotated, element), buffer,
+                          index, at.mask);
              return SmallVector<Value>();
            });
 }
@@ -173,8 +173,8 @@ void EpilogueEmitter::normalizeHead(RMSNormOp op, Value buffer, Value start) {
              Value g = loadColumns(b, gain, at.column, cpu.lanes, at.mask);
              Value scaled = arith::MulFOp::create(
                  b, arith::MulFOp::create(b, x, inverse), g);
-             storeColumns(b, emitRoundTo(b, scaled, element), buffer, index,
-                          at.mask);
+             storeColumns(b, cpu, emitRoundTo(b, cpu, scaled, element), buffer,
+                          index, at.mask);
              return SmallVector<Value>();
            });
 }

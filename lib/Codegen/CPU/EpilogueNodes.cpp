@@ -28,7 +28,7 @@ Value EpilogueEmitter::evaluate(Value value, const Position &at) {
   // type are exact already.
   Operation *op = value.getDefiningOp();
   if (op && !isa<EmbedOp, SelectRowsOp, SplitOp, DeinterleaveOp>(op))
-    result = emitRoundTo(b, result,
+    result = emitRoundTo(b, cpu, result,
                          cast<ShapedType>(value.getType()).getElementType());
   // `known` may have moved while operands were evaluated.
   evaluated[{value, at.column}] = result;

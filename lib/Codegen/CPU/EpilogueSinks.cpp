@@ -256,7 +256,8 @@ void EpilogueEmitter::emitTile(const ColumnTile &tile, ArrayRef<Sink> sinks) {
 void EpilogueEmitter::store(const Sink &sink, Value vector,
                             const Position &at) {
   if (sink.kind == Sink::Kind::Buffer) {
-    storeColumns(b, vector, abi.view(sink.target), {row, at.column}, at.mask);
+    storeColumns(b, cpu, vector, abi.view(sink.target), {row, at.column},
+                 at.mask);
     return;
   }
   auto [valid, slotOffset] = slots.lookup(sink.target);
@@ -264,7 +265,7 @@ void EpilogueEmitter::store(const Sink &sink, Value vector,
   b.ifThen(valid, [&, slotOffset = slotOffset] {
     Value offset =
         b.add(cache.headOffset(b, slotOffset, at.head), at.headColumn);
-    storeColumns(b, vector,
+    storeColumns(b, cpu, vector,
                  sink.kind == Sink::Kind::Key ? cache.key : cache.value, offset,
                  at.mask);
   });

@@ -5,6 +5,7 @@
 #include "llvm/Support/MathExtras.h"
 #include <numeric>
 
+using namespace mlir;
 using namespace mlir::prefill;
 
 static constexpr int64_t kBlockN[] = {128, 96, 64, 32};

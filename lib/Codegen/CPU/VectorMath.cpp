@@ -65,12 +65,36 @@ Value prefill::emitReciprocalSqrt(KernelBuilder &b, Value x) {
   return arith::DivFOp::create(b, b.f32(1.0), math::SqrtOp::create(b, x));
 }
 
-Value prefill::emitRoundTo(KernelBuilder &b, Value x, Type elementType) {
+Value prefill::emitTruncate(KernelBuilder &b, const CpuIsa &isa, Value x,
+                            Type elementType) {
   if (elementType.isF32())
     return x;
-  Type type = elementType;
-  if (auto vector = dyn_cast<VectorType>(x.getType()))
-    type = vector.clone(elementType);
-  Value rounded = arith::TruncFOp::create(b, type, x);
+  int64_t lanes = lanesOf(x);
+  auto type = VectorType::get({lanes}, elementType);
+  if (!elementType.isBF16() || isa.hasBf16Dot)
+    return arith::TruncFOp::create(b, type, x);
+  // The upper half of the bits, after adding just below half of its last place,
+  // or half where that makes it even. A NaN must not round to infinity.
+  auto ints = VectorType::get({lanes}, b.getI32Type());
+  Value bits = vector::BitCastOp::create(b, ints, x);
+  Value sixteen = b.splatI32(16, lanes);
+  Value upper = arith::ShRUIOp::create(b, bits, sixteen);
+  Value odd = arith::AndIOp::create(b, upper, b.splatI32(1, lanes));
+  Value sum = arith::AddIOp::create(
+      b, arith::AddIOp::create(b, bits, b.splatI32(0x7fff, lanes)), odd);
+  Value rounded = arith::ShRUIOp::create(b, sum, sixteen);
+  Value quiet = arith::OrIOp::create(b, upper, b.splatI32(0x40, lanes));
+  Value isNaN = arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, x, x);
+  Value chosen = arith::SelectOp::create(b, isNaN, quiet, rounded);
+  Value halves = arith::TruncIOp::create(
+      b, VectorType::get({lanes}, b.getI16Type()), chosen);
+  return vector::BitCastOp::create(b, type, halves);
+}
+
+Value prefill::emitRoundTo(KernelBuilder &b, const CpuIsa &isa, Value x,
+                           Type elementType) {
+  if (elementType.isF32())
+    return x;
+  Value rounded = emitTruncate(b, isa, x, elementType);
   return arith::ExtFOp::create(b, x.getType(), rounded);
 }

@@ -1,6 +1,7 @@
 //===- VectorMemory.cpp - vectors of columns from and to memory -----------===//
 #include "VectorMemory.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "prefill/Codegen/CPU/VectorMath.h"
 
 using namespace mlir;
 using namespace mlir::prefill;
@@ -20,12 +21,10 @@ Value prefill::loadColumns(KernelBuilder &b, Value memref, ValueRange indices,
                          : arith::ExtFOp::create(b, b.vectorF32(lanes), loaded);
 }
 
-void prefill::storeColumns(KernelBuilder &b, Value vector, Value memref,
-                           ValueRange indices, Value mask) {
+void prefill::storeColumns(KernelBuilder &b, const CpuIsa &isa, Value vector,
+                           Value memref, ValueRange indices, Value mask) {
   Type element = cast<MemRefType>(memref.getType()).getElementType();
-  auto type = cast<VectorType>(vector.getType());
-  if (!element.isF32())
-    vector = arith::TruncFOp::create(b, type.clone(element), vector);
+  vector = emitTruncate(b, isa, vector, element);
   if (mask)
     vector::MaskedStoreOp::create(b, memref, indices, mask, vector);
   else

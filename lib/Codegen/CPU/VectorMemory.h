@@ -2,6 +2,7 @@
 #ifndef PREFILL_CODEGEN_CPU_VECTORMEMORY_H
 #define PREFILL_CODEGEN_CPU_VECTORMEMORY_H
 
+#include "prefill/Codegen/CPU/IsaTable.h"
 #include "prefill/Codegen/Common/KernelBuilder.h"
 
 namespace mlir::prefill {
@@ -12,8 +13,8 @@ Value loadColumns(KernelBuilder &b, Value memref, ValueRange indices,
                   int64_t lanes, Value mask = {});
 
 /// Stores f32 lanes, rounded to nearest even to the memref's element type.
-void storeColumns(KernelBuilder &b, Value vector, Value memref,
-                  ValueRange indices, Value mask = {});
+void storeColumns(KernelBuilder &b, const CpuIsa &isa, Value vector,
+                  Value memref, ValueRange indices, Value mask = {});
 
 /// Sum of all lanes, in an order that depends on the lane count alone.
 Value sumLanes(KernelBuilder &b, Value vector);

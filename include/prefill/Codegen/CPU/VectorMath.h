@@ -5,6 +5,7 @@
 #ifndef PREFILL_CODEGEN_CPU_VECTORMATH_H
 #define PREFILL_CODEGEN_CPU_VECTORMATH_H
 
+#include "prefill/Codegen/CPU/IsaTable.h"
 #include "prefill/Codegen/Common/KernelBuilder.h"
 
 namespace mlir::prefill {
@@ -22,8 +23,15 @@ Value emitGeluTanh(KernelBuilder &b, Value x);
 /// 1/sqrt(x) by square root and division; x is a scalar f32.
 Value emitReciprocalSqrt(KernelBuilder &b, Value x);
 
-/// x rounded to nearest even to `elementType` and back; x itself for f32.
-Value emitRoundTo(KernelBuilder &b, Value x, Type elementType);
+/// x rounded to nearest even to `elementType`, as vector<lanes x elementType>;
+/// x itself for f32. A NaN stays one. arith.truncf would call the compiler's
+/// runtime library on variants without a conversion to bf16.
+Value emitTruncate(KernelBuilder &b, const CpuIsa &isa, Value x,
+                   Type elementType);
+
+/// The same, and back to f32.
+Value emitRoundTo(KernelBuilder &b, const CpuIsa &isa, Value x,
+                  Type elementType);
 
 } // namespace mlir::prefill
 

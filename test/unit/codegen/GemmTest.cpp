@@ -1,0 +1,166 @@
+//===- GemmTest.cpp - GEMM kernels against plain loops --------------------===//
+#include "TestMatrix.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+using namespace prefill_test;
+
+namespace {
+
+struct GemmCase {
+  int64_t n, k, blockN;
+  int64_t blockM = 64;
+  int64_t groupN = 0; // 0: n
+  int64_t group() const { return groupN ? groupN : n; }
+};
+
+std::string gemmText(const GemmCase &c, bool bf16, const std::string &output) {
+  std::string x = rowsType(c.k, dtype(bf16)),
+              w = packedType(c.n, c.k, c.group(), bf16),
+              acc = rowsType(c.n, "f32"), out = rowsType(c.n, output);
+  return "func.func private @gemm(%x: " + x + ", %w: " + w +
+         ", %batch: !prefill.batch) -> " + out +
+         " attributes {prefill.kernel} {\n  %0 = prefill.gemm %x, %w {" +
+         config(c.blockM, c.blockN) +
+         ", prefill.group_n = " + std::to_string(c.group()) + "} : " + x +
+         ", " + w + " -> " + out + " epilogue {\n  ^bb0(%acc: " + acc +
+         "):\n    prefill.yield %acc : " + acc + "\n  }\n  return %0 : " + out +
+         "\n}\n";
+}
+
+class GemmTest : public testing::TestWithParam<std::tuple<std::string, bool>> {
+protected:
+  std::string isa() const { return std::get<0>(GetParam()); }
+  bool bf16() const { return std::get<1>(GetParam()); }
+
+  /// Runs `kernel` on rows of x.
+  Matrix run(const CompiledKernel &kernel, const GemmCase &c, Matrix x,
+             Matrix w, bool bf16Output) {
+    Matrix packed = pack(w, c.group());
+    Matrix out(x.rows, c.n, bf16Output);
+    out.fill(kNaN);
+    Batch batch = Batch::ofRows(x.rows);
+    kernel.run(Arguments()
+                   .pointer(x.upload())
+                   .pointer(packed.upload())
+                   .batch(batch)
+                   .pointer(out.upload()),
+               batch);
+    return out.download();
+  }
+
+  void expectProduct(const Matrix &out, const Matrix &x, const Matrix &w) {
+    Product product = multiply(x, w);
+    for (int64_t r = 0; r < out.rows; ++r)
+      for (int64_t n = 0; n < out.columns; ++n) {
+        double want = product.sum.at(r, n);
+        double tolerance = 1e-6 * product.magnitude.at(r, n) + 1e-7 +
+                           (out.bf16 ? std::abs(want) / 256 : 0.0);
+        ASSERT_NEAR(out.at(r, n), want, tolerance)
+            << "row " << r << " of " << out.rows << ", column " << n << " of "
+            << out.columns << ", K = " << x.columns;
+      }
+  }
+};
+
+TEST_P(GemmTest, EveryRowCountAndRaggedColumns) {
+  for (GemmCase c : {GemmCase{32, 64, 32}, GemmCase{131, 130, 32},
+                     GemmCase{80, 6, 96}, GemmCase{256, 96, 128},
+                     // Tiles of two padded groups of 40 columns.
+                     GemmCase{160, 64, 80, 64, 40},
+                     // The last tile has fewer panels.
+                     GemmCase{160, 64, 64}}) {
+    CompiledKernel kernel(gemmText(c, bf16(), "f32"), isa());
+    ASSERT_TRUE(kernel.ok());
+    Matrix w = Matrix(c.n, c.k, bf16()).randomize(1);
+    for (int64_t rows : {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,
+                         12, 13, 14, 15, 16, 17, 63, 64, 65, 130}) {
+      Matrix x = Matrix(rows, c.k, bf16()).randomize(unsigned(rows));
+      expectProduct(run(kernel, c, x, w, false), x, w);
+      if (HasFatalFailure())
+        return;
+    }
+  }
+}
+
+TEST_P(GemmTest, OneWorkgroupOverAllTiles) {
+  GemmCase c{160, 64, 32, 8};
+  CompiledKernel kernel(gemmText(c, bf16(), "f32"), isa(), /*plainTiles=*/true);
+  ASSERT_TRUE(kernel.ok());
+  Matrix w = Matrix(c.n, c.k, bf16()).randomize(1);
+  Matrix x = Matrix(21, c.k, bf16()).randomize(2);
+  expectProduct(run(kernel, c, x, w, false), x, w);
+}
+
+TEST_P(GemmTest, RoundsToBF16) {
+  GemmCase c{70, 64, 96};
+  CompiledKernel kernel(gemmText(c, bf16(), "bf16"), isa());
+  ASSERT_TRUE(kernel.ok());
+  Matrix w = Matrix(c.n, c.k, bf16()).randomize(3);
+  Matrix x = Matrix(9, c.k, bf16()).randomize(4);
+  expectProduct(run(kernel, c, x, w, true), x, w);
+}
+
+// Chunked and one-shot runs are bit-equal only if a row's result doesn't depend
+// on the rows beside it.
+TEST_P(GemmTest, RowsDoNotDependOnTheirNeighbours) {
+  GemmCase c{96, 128, 96};
+  CompiledKernel kernel(gemmText(c, bf16(), "f32"), isa());
+  ASSERT_TRUE(kernel.ok());
+  Matrix w = Matrix(c.n, c.k, bf16()).randomize(5);
+  Matrix x = Matrix(70, c.k, bf16()).randomize(6);
+  Matrix whole = run(kernel, c, x, w, false);
+  for (int64_t rows : {1, 3, 4, 13, 69}) {
+    Matrix head(rows, c.k, bf16());
+    std::copy_n(x.values.begin(), head.values.size(), head.values.begin());
+    Matrix out = run(kernel, c, head, w, false);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t n = 0; n < c.n; ++n)
+        ASSERT_EQ(out.at(r, n), whole.at(r, n))
+            << "row " << r << " of " << rows;
+  }
+  // Padded rows may hold NaN.
+  Matrix poisoned = x;
+  for (int64_t r = 66; r < 70; ++r)
+    for (int64_t k = 0; k < c.k; ++k)
+      poisoned.at(r, k) = kNaN;
+  Matrix out = run(kernel, c, poisoned, w, false);
+  for (int64_t r = 0; r < 66; ++r)
+    for (int64_t n = 0; n < c.n; ++n)
+      ASSERT_EQ(out.at(r, n), whole.at(r, n)) << "row " << r;
+}
+
+std::vector<std::tuple<std::string, bool>> variants() {
+  std::vector<std::tuple<std::string, bool>> all;
+  for (const mlir::prefill::CpuIsa *isa : hostIsas())
+    for (bool bf16 : {false, true})
+      all.push_back({isa->name.str(), bf16});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, GemmTest, testing::ValuesIn(variants()),
+                         [](const auto &info) {
+                           return std::get<0>(info.param) + "_" +
+                                  dtype(std::get<1>(info.param));
+                         });
+
+TEST(GemmRefusal, OddKInBF16) {
+  EXPECT_THAT(
+      CompiledKernel::errorOf(gemmText({64, 33, 64}, true, "f32"), "avx512"),
+      testing::HasSubstr("has K = 33, which is odd"));
+}
+
+TEST(GemmRefusal, TileThatCutsAPanel) {
+  EXPECT_THAT(
+      CompiledKernel::errorOf(gemmText({64, 32, 48}, false, "f32"), "avx2"),
+      testing::HasSubstr("has block_n = 48; expected a multiple of 32"));
+}
+
+TEST(GemmRefusal, UnknownIsa) {
+  EXPECT_THAT(
+      CompiledKernel::errorOf(gemmText({64, 32, 64}, false, "f32"), "sse2"),
+      testing::HasSubstr(
+          "unknown isa 'sse2'; valid are avx2, avx512, avx512_bf16"));
+}
+
+} // namespace

@@ -1,0 +1,124 @@
+//===- TestMatrix.h - inputs and outputs of kernels under test --*- C++ -*-===//
+#ifndef PREFILL_TEST_CODEGEN_TESTMATRIX_H
+#define PREFILL_TEST_CODEGEN_TESTMATRIX_H
+
+#include "CompiledKernel.h"
+#include <cmath>
+#include <limits>
+#include <random>
+
+namespace prefill_test {
+
+/// A row-major matrix as a kernel sees it (f32 or bf16) and as doubles.
+class Matrix {
+public:
+  Matrix(int64_t rows, int64_t columns, bool bf16)
+      : rows(rows), columns(columns), bf16(bf16),
+        values(size_t(rows * columns), 0.0) {}
+
+  /// Uniform in [-scale, scale], representable in the element type.
+  Matrix &randomize(unsigned seed, double scale = 1.0) {
+    std::mt19937 generator(seed);
+    std::uniform_real_distribution<float> uniform{float(-scale), float(scale)};
+    for (double &value : values) {
+      float f = uniform(generator);
+      value = bf16 ? roundBF16(f) : double(f);
+    }
+    return *this;
+  }
+  Matrix &fill(double value) {
+    values.assign(values.size(), value);
+    return *this;
+  }
+  double &at(int64_t r, int64_t c) { return values[size_t(r * columns + c)]; }
+  double at(int64_t r, int64_t c) const {
+    return values[size_t(r * columns + c)];
+  }
+
+  /// To memory, before a kernel runs; the pointer stays valid.
+  const void *upload() {
+    halves.clear();
+    floats.clear();
+    for (double value : values)
+      if (bf16)
+        halves.push_back(toBF16(float(value)));
+      else
+        floats.push_back(float(value));
+    return bf16 ? static_cast<const void *>(halves.data())
+                : static_cast<const void *>(floats.data());
+  }
+  /// From memory, after a kernel ran.
+  Matrix &download() {
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = bf16 ? fromBF16(halves[i]) : floats[i];
+    return *this;
+  }
+
+  int64_t rows, columns;
+  bool bf16;
+  std::vector<double> values;
+
+private:
+  std::vector<BFloat16> halves;
+  std::vector<float> floats;
+};
+
+/// #prefill.pack, written from its description: [N, K] to [panels,
+/// ceil(K / k_pack), 32, k_pack], groups of rows padded to whole panels. One
+/// row of the result is a panel.
+inline Matrix pack(const Matrix &w, int64_t groupN) {
+  int64_t kPack = w.bf16 ? 2 : 1, steps = (w.columns + kPack - 1) / kPack;
+  int64_t panelsPerGroup = (groupN + 31) / 32;
+  int64_t panels = w.rows / groupN * panelsPerGroup;
+  Matrix packed(panels, steps * 32 * kPack, w.bf16);
+  for (int64_t n = 0; n < w.rows; ++n)
+    for (int64_t k = 0; k < w.columns; ++k) {
+      int64_t inGroup = n % groupN;
+      int64_t panel = n / groupN * panelsPerGroup + inGroup / 32;
+      packed.at(panel, ((k / kPack) * 32 + inGroup % 32) * kPack + k % kPack) =
+          w.at(n, k);
+    }
+  return packed;
+}
+
+/// x * transpose(w) in double, and the sum of the terms' magnitudes: rounding
+/// errors of an f32 sum are relative to it.
+struct Product {
+  Matrix sum, magnitude;
+};
+inline Product multiply(const Matrix &x, const Matrix &w) {
+  Product product{Matrix(x.rows, w.rows, false), Matrix(x.rows, w.rows, false)};
+  for (int64_t r = 0; r < x.rows; ++r)
+    for (int64_t n = 0; n < w.rows; ++n)
+      for (int64_t k = 0; k < x.columns; ++k) {
+        double term = x.at(r, k) * w.at(n, k);
+        product.sum.at(r, n) += term;
+        product.magnitude.at(r, n) += std::abs(term);
+      }
+  return product;
+}
+
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// Text of types and attributes.
+inline std::string dtype(bool bf16) { return bf16 ? "bf16" : "f32"; }
+inline std::string rowsType(int64_t columns, const std::string &element) {
+  return "tensor<?x" + std::to_string(columns) + "x" + element + ">";
+}
+inline std::string packedType(int64_t n, int64_t k, int64_t groupN, bool bf16) {
+  int64_t kPack = bf16 ? 2 : 1;
+  return "tensor<" + std::to_string(n / groupN * ((groupN + 31) / 32)) + "x" +
+         std::to_string((k + kPack - 1) / kPack) + "x32x" +
+         std::to_string(kPack) + "x" + dtype(bf16) + ">";
+}
+inline std::string config(int64_t blockM, int64_t blockN,
+                          const std::string &domain = "tokens") {
+  return "lowering_config = #prefill.lowering_config<" + domain +
+         ", block_m = " + std::to_string(blockM) +
+         ", block_n = " + std::to_string(blockN) +
+         ", block_kv = 0, panel_n = 32, row_buckets = [1]>";
+}
+
+} // namespace prefill_test
+
+#endif // PREFILL_TEST_CODEGEN_TESTMATRIX_H
