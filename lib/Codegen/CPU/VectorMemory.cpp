@@ -1,17 +1,50 @@
 //===- VectorMemory.cpp - vectors of columns from and to memory -----------===//
 #include "VectorMemory.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "prefill/Codegen/CPU/VectorMath.h"
 
 using namespace mlir;
 using namespace mlir::prefill;
 
+/// Address of an element of a memref with static strides.
+static Value elementAddress(KernelBuilder &b, Value memref,
+                            ValueRange indices) {
+  auto type = cast<MemRefType>(memref.getType());
+  auto [strides, offset] = type.getStridesAndOffset();
+  assert(offset == 0 && "kernels view whole buffers");
+  Value element = b.index(0);
+  for (auto [index, stride] : llvm::zip_equal(indices, strides))
+    element = b.add(element, b.mul(index, stride));
+  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, memref);
+  Value address =
+      b.add(base, b.mul(element, type.getElementTypeBitWidth() / 8));
+  Value word = arith::IndexCastOp::create(b, b.getI64Type(), address);
+  return LLVM::IntToPtrOp::create(b, LLVM::LLVMPointerType::get(b.getContext()),
+                                  word);
+}
+
+// Masked accesses of 16-bit floats go through i16: LLVM takes vectors apart
+// where the ISA has no masked move of that width, and a lone bf16 is an f32 to
+// it that a library call rounds.
+static bool needsIntegerAccess(Type element) {
+  return element.getIntOrFloatBitWidth() == 16;
+}
+
 Value prefill::loadColumns(KernelBuilder &b, Value memref, ValueRange indices,
                            int64_t lanes, Value mask) {
   Type element = cast<MemRefType>(memref.getType()).getElementType();
   auto type = VectorType::get({lanes}, element);
   Value loaded;
-  if (mask) {
+  if (mask && needsIntegerAccess(element)) {
+    auto ints = VectorType::get({lanes}, b.getI16Type());
+    Value zero = arith::ConstantOp::create(b, b.getZeroAttr(ints));
+    Value bits = LLVM::MaskedLoadOp::create(
+        b, ints, elementAddress(b, memref, indices), mask, zero,
+        /*alignment=*/2);
+    loaded = vector::BitCastOp::create(b, type, bits);
+  } else if (mask) {
     Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
     loaded = vector::MaskedLoadOp::create(b, type, memref, indices, mask, zero);
   } else {
@@ -25,10 +58,17 @@ void prefill::storeColumns(KernelBuilder &b, const CpuIsa &isa, Value vector,
                            Value memref, ValueRange indices, Value mask) {
   Type element = cast<MemRefType>(memref.getType()).getElementType();
   vector = emitTruncate(b, isa, vector, element);
-  if (mask)
+  if (mask && needsIntegerAccess(element)) {
+    auto type = cast<VectorType>(vector.getType());
+    Value bits =
+        vector::BitCastOp::create(b, type.clone(b.getI16Type()), vector);
+    LLVM::MaskedStoreOp::create(b, bits, elementAddress(b, memref, indices),
+                                mask, /*alignment=*/2);
+  } else if (mask) {
     vector::MaskedStoreOp::create(b, memref, indices, mask, vector);
-  else
+  } else {
     vector::StoreOp::create(b, vector, memref, indices);
+  }
 }
 
 Value prefill::sumLanes(KernelBuilder &b, Value vector) {

@@ -1,0 +1,307 @@
+//===- RowwiseTest.cpp - kernels without a GEMM against plain loops -------===//
+#include "RopeReference.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+using namespace prefill_test;
+
+namespace {
+
+using Parameter = std::tuple<std::string, bool>;
+
+class RowwiseTest : public testing::TestWithParam<Parameter> {
+protected:
+  std::string isa() const { return std::get<0>(GetParam()); }
+  bool bf16() const { return std::get<1>(GetParam()); }
+  std::string element() const { return dtype(bf16()); }
+  /// Largest error of a value that was computed in f32 and stored.
+  double tolerance(double want) const {
+    return 1e-6 + 2e-6 * std::abs(want) + (bf16() ? std::abs(want) / 256 : 0.0);
+  }
+  void expectNear(const Matrix &got, const Matrix &want, int64_t rows) {
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < want.columns; ++c)
+        ASSERT_NEAR(got.at(r, c), want.at(r, c), tolerance(want.at(r, c)))
+            << "row " << r << " column " << c;
+  }
+};
+
+/// A kernel whose body is one rowwise.
+std::string rowwiseText(const std::string &arguments, const std::string &config,
+                        const std::string &body, const std::string &yielded,
+                        const std::string &results) {
+  bool one = yielded.find(',') == std::string::npos;
+  std::string names = one ? "%0" : "%0, %1";
+  return "func.func private @rowwise(" + arguments + ") -> (" + results +
+         ") attributes {prefill.kernel} {\n" + names + " = prefill.rowwise {" +
+         config + "} : " + results + " body {\n" + body + "\nprefill.yield " +
+         yielded + " : " + results + "\n}\nreturn " + names + " : " + results +
+         "\n}\n";
+}
+
+TEST_P(RowwiseTest, EmbedWithRowSums) {
+  for (int64_t columns : {64, 80, 200}) {
+    constexpr int64_t vocab = 23, rows = 21, blockN = 64;
+    int64_t partials = (columns + blockN - 1) / blockN;
+    std::string out = rowsType(columns, element());
+    std::string sums = rowsType(partials, "f32");
+    std::string table =
+        "tensor<23x" + std::to_string(columns) + "x" + element() + ">";
+    CompiledKernel kernel(
+        rowwiseText(
+            "%batch: !prefill.batch, %table: " + table, config(8, blockN),
+            "%e = prefill.embed %batch, %table : " + table + " -> " + out +
+                "\n%s = prefill.row_sumsq %e : " + out + " -> " + sums,
+            "%e, %s", out + ", " + sums),
+        isa());
+    ASSERT_TRUE(kernel.ok());
+    Matrix embedding = Matrix(vocab, columns, bf16()).randomize(1);
+    Matrix result(rows, columns, bf16()), squares(rows, partials, false);
+    Batch batch = Batch::ofRows(rows);
+    for (int64_t r = 0; r < rows; ++r)
+      batch.tokens[size_t(r)] = int32_t(r * 5 % vocab);
+    kernel.run(Arguments()
+                   .batch(batch)
+                   .pointer(embedding.upload())
+                   .pointer(result.fill(kNaN).upload())
+                   .pointer(squares.fill(kNaN).upload()),
+               batch);
+    result.download();
+    squares.download();
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t p = 0; p < partials; ++p) {
+        double sum = 0;
+        for (int64_t c = p * blockN; c < std::min(columns, (p + 1) * blockN);
+             ++c) {
+          double want = embedding.at(batch.tokens[size_t(r)], c);
+          ASSERT_EQ(result.at(r, c), want);
+          sum += want * want;
+        }
+        ASSERT_NEAR(squares.at(r, p), sum, 1e-6 * sum);
+      }
+  }
+}
+
+TEST_P(RowwiseTest, SelectedRowsNormalised) {
+  for (int64_t columns : {64, 131, 300}) {
+    constexpr int64_t rows = 12, selected = 5;
+    std::string type = rowsType(columns, element());
+    std::string gainType =
+        "tensor<" + std::to_string(columns) + "x" + element() + ">";
+    CompiledKernel kernel(
+        rowwiseText("%x: " + type + ", %batch: !prefill.batch, %g: " + gainType,
+                    config(8, 128, "logits"),
+                    "%s = prefill.select_rows %x, %batch : " + type + " -> " +
+                        type +
+                        "\n%n = prefill.rms_norm %s, %g {eps = 1.0e-6} "
+                        ": " +
+                        type + ", " + gainType + " -> " + type,
+                    "%n", type),
+        isa());
+    ASSERT_TRUE(kernel.ok());
+    Matrix x = Matrix(rows, columns, bf16()).randomize(1, 3.0);
+    Matrix gain = Matrix(1, columns, bf16()).randomize(2);
+    // A row that nobody asks for may hold NaN.
+    for (int64_t c = 0; c < columns; ++c)
+      x.at(4, c) = kNaN;
+    Matrix result = Matrix(selected, columns, bf16()).fill(kNaN);
+    Batch batch = Batch::ofRows(rows);
+    batch.logitRows = selected;
+    batch.logitsIndices = {11, 0, 3, 3, 7};
+    kernel.run(Arguments()
+                   .pointer(x.upload())
+                   .batch(batch)
+                   .pointer(gain.upload())
+                   .pointer(result.upload()),
+               batch);
+    Matrix want(selected, columns, false);
+    for (int64_t r = 0; r < selected; ++r) {
+      double sum = 0;
+      for (int64_t c = 0; c < columns; ++c)
+        sum += std::pow(x.at(batch.logitsIndices[size_t(r)], c), 2);
+      double inverse = 1 / std::sqrt(sum / double(columns) + 1e-6);
+      for (int64_t c = 0; c < columns; ++c)
+        want.at(r, c) =
+            x.at(batch.logitsIndices[size_t(r)], c) * inverse * gain.at(0, c);
+    }
+    expectNear(result.download(), want, selected);
+  }
+}
+
+// What is left unfused: one op each.
+TEST_P(RowwiseTest, AddAndScaleRoundOnce) {
+  constexpr int64_t columns = 70, rows = 9;
+  std::string type = rowsType(columns, element());
+  CompiledKernel kernel(
+      rowwiseText("%a: " + type + ", %b: " + type + ", %batch: !prefill.batch",
+                  config(8, 32),
+                  "%s = prefill.add %a, %b : " + type + ", " + type + " -> " +
+                      type,
+                  "%s", type),
+      isa());
+  ASSERT_TRUE(kernel.ok());
+  Matrix a = Matrix(rows, columns, bf16()).randomize(1);
+  Matrix b = Matrix(rows, columns, bf16()).randomize(2, 0.01);
+  Matrix result = Matrix(rows, columns, bf16()).fill(kNaN);
+  Batch batch = Batch::ofRows(rows);
+  kernel.run(Arguments()
+                 .pointer(a.upload())
+                 .pointer(b.upload())
+                 .batch(batch)
+                 .pointer(result.upload()),
+             batch);
+  result.download();
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) {
+      float sum = float(a.at(r, c)) + float(b.at(r, c));
+      ASSERT_EQ(result.at(r, c), bf16() ? roundBF16(sum) : double(sum));
+    }
+}
+
+TEST_P(RowwiseTest, RopeAlone) {
+  for (Rope rope : {Rope{64, false}, Rope{32, true}}) {
+    constexpr int64_t headDim = 64, heads = 3, rows = 7, positions = 50;
+    std::string type = rowsType(heads * headDim, element());
+    std::string table = "tensor<50x" + std::to_string(rope.rotaryDim) + "xf32>";
+    CompiledKernel kernel(
+        rowwiseText("%x: " + type + ", %batch: !prefill.batch, %t: " + table,
+                    config(8, headDim),
+                    "%r = prefill.rope %x, %batch table(%t : " + table +
+                        ") {rope = " + rope.attribute() +
+                        ", head_dim = 64} : " + type + " -> " + type,
+                    "%r", type),
+        isa());
+    ASSERT_TRUE(kernel.ok());
+    Matrix x = Matrix(rows, heads * headDim, bf16()).randomize(1);
+    Matrix angles = rope.table(positions), want = x;
+    Matrix result = Matrix(rows, heads * headDim, bf16()).fill(kNaN);
+    Batch batch = Batch::ofRows(rows);
+    for (int64_t r = 0; r < rows; ++r) {
+      batch.positions[size_t(r)] = int32_t(r * 7);
+      for (int64_t head = 0; head < heads; ++head)
+        rope.apply(want, r, head * headDim, r * 7);
+    }
+    kernel.run(Arguments()
+                   .pointer(x.upload())
+                   .batch(batch)
+                   .pointer(angles.upload())
+                   .pointer(result.upload()),
+               batch);
+    expectNear(result.download(), want, rows);
+  }
+}
+
+TEST_P(RowwiseTest, KVAppendAlone) {
+  constexpr int64_t headDim = 40, heads = 2, rows = 6, slots = 8;
+  std::string type = rowsType(heads * headDim, element());
+  std::string cache = "!prefill.kv_cache<contiguous, num_kv_heads = 2, "
+                      "head_dim_qk = 40, head_dim_v = 40, dtype = " +
+                      element() + ", block_size = 8>";
+  CompiledKernel kernel(
+      rowwiseText("%k: " + type + ", %v: " + type + ", %cache: " + cache +
+                      ", %batch: !prefill.batch",
+                  config(8, 80),
+                  "%c = prefill.kv_append %k, %v into %cache, %batch : " +
+                      type + ", " + type + " into " + cache,
+                  "%c", cache),
+      isa());
+  ASSERT_TRUE(kernel.ok());
+  Matrix keys = Matrix(rows, heads * headDim, bf16()).randomize(1);
+  Matrix values = Matrix(rows, heads * headDim, bf16()).randomize(2);
+  Matrix keyCache = Matrix(slots, heads * headDim, bf16()).fill(kNaN);
+  Matrix valueCache = keyCache;
+  Batch batch = Batch::ofRows(rows);
+  batch.slots = {3, 1, -1, 7, 0, -1};
+  kernel.run(Arguments()
+                 .pointer(keys.upload())
+                 .pointer(values.upload())
+                 .pointer(keyCache.upload())
+                 .pointer(valueCache.upload())
+                 .size(0)
+                 .size(heads * headDim)
+                 .size(headDim)
+                 .batch(batch),
+             batch);
+  keyCache.download();
+  valueCache.download();
+  for (int64_t slot = 0; slot < slots; ++slot) {
+    auto row = std::find(batch.slots.begin(), batch.slots.end(), slot);
+    for (int64_t c = 0; c < heads * headDim; ++c) {
+      if (row == batch.slots.end()) {
+        ASSERT_TRUE(std::isnan(keyCache.at(slot, c)));
+        ASSERT_TRUE(std::isnan(valueCache.at(slot, c)));
+        continue;
+      }
+      ASSERT_EQ(keyCache.at(slot, c), keys.at(row - batch.slots.begin(), c));
+      ASSERT_EQ(valueCache.at(slot, c),
+                values.at(row - batch.slots.begin(), c));
+    }
+  }
+}
+
+// The polynomial of exp over all of f32's range.
+TEST_P(RowwiseTest, SiluIsAccurate) {
+  constexpr int64_t columns = 256, rows = 40;
+  std::string type = rowsType(columns, "f32");
+  CompiledKernel kernel(
+      rowwiseText("%g: " + type + ", %u: " + type + ", %batch: !prefill.batch",
+                  config(8, 128),
+                  "%a = prefill.gated_act silu %g, %u : " + type + ", " + type +
+                      " -> " + type,
+                  "%a", type),
+      isa());
+  ASSERT_TRUE(kernel.ok());
+  Matrix gate = Matrix(rows, columns, false).randomize(1);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      gate.at(r, c) = float(gate.at(r, c) * std::pow(1.2, double(r) - 10));
+  Matrix up = Matrix(rows, columns, false).fill(1.0);
+  Matrix result = Matrix(rows, columns, false).fill(kNaN);
+  Batch batch = Batch::ofRows(rows);
+  kernel.run(Arguments()
+                 .pointer(gate.upload())
+                 .pointer(up.upload())
+                 .batch(batch)
+                 .pointer(result.upload()),
+             batch);
+  result.download();
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) {
+      double g = gate.at(r, c), want = g / (1 + std::exp(-g));
+      // Below e^-87 the clamped exponential leaves less than 1e-36.
+      ASSERT_NEAR(result.at(r, c), want, 4e-7 * std::abs(want) + 1e-36)
+          << "silu(" << g << ")";
+    }
+}
+
+std::vector<Parameter> variants() {
+  std::vector<Parameter> all;
+  for (const mlir::prefill::CpuIsa *isa : hostIsas())
+    for (bool bf16 : {false, true})
+      all.push_back({isa->name.str(), bf16});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, RowwiseTest, testing::ValuesIn(variants()),
+                         [](const auto &info) {
+                           return std::get<0>(info.param) + "_" +
+                                  dtype(std::get<1>(info.param));
+                         });
+
+TEST(RowwiseRefusal, TileThatCutsAHead) {
+  std::string type = rowsType(128, "f32");
+  EXPECT_THAT(
+      CompiledKernel::errorOf(
+          rowwiseText("%x: " + type +
+                          ", %batch: !prefill.batch, %t: tensor<8x64xf32>",
+                      config(8, 32),
+                      "%r = prefill.rope %x, %batch table(%t : "
+                      "tensor<8x64xf32>) {rope = #prefill.rope<theta = 1.0e4, "
+                      "rotary_dim = 64>, head_dim = 64} : " +
+                          type + " -> " + type,
+                      "%r", type),
+          "avx2"),
+      testing::HasSubstr("has head_dim = 64 in a tile of block_n = 32"));
+}
+
+} // namespace
