@@ -8,6 +8,7 @@
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "prefill/Conversion/Passes.h"
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
 #include "prefill/Dialect/Prefill/Transforms/Passes.h"
 
@@ -18,6 +19,7 @@ int main(int argc, char **argv) {
   mlir::registerAllPasses();
   registry.insert<mlir::prefill::PrefillDialect>();
   mlir::prefill::registerPrefillPasses();
+  mlir::prefill::registerPrefillConversionPasses();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "Prefill compiler\n", registry));
 }
