@@ -291,7 +291,9 @@ void SelectLoweringStrategyPass::configureAttention(AttentionOp attention) {
   int64_t group = numColumns(attention.getQuery()) / cache.getHeadDimQk() /
                   cache.getNumKvHeads();
   int64_t rows = std::max<int64_t>(sizes.attentionRows / group / 8 * 8, 8);
-  setConfig(attention, rows, 0, sizes.attentionBlockKv);
+  // The tile's columns are the query heads of a KV head.
+  setConfig(attention, rows, group * cache.getHeadDimV(),
+            sizes.attentionBlockKv);
 }
 
 LogicalResult SelectLoweringStrategyPass::configure(func::FuncOp function) {
