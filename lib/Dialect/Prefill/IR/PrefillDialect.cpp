@@ -37,3 +37,15 @@ void PrefillDialect::initialize() {
 #include "prefill/Dialect/Prefill/IR/PrefillOps.cpp.inc"
       >();
 }
+
+void mlir::prefill::nameResults(Operation *op, OpAsmSetValueNameFn setName) {
+  StringRef name = op->getName().stripDialect();
+  if (auto weight = dyn_cast<GetWeightOp>(op))
+    name = weight.getName();
+  else if (auto given = op->getAttrOfType<StringAttr>(kNameAttr))
+    name = given.getValue();
+  // Further results print as `%qkv_proj#1`.
+  if (op->getNumResults() > 0)
+    setName(op->getResult(0),
+            isa<KVCacheType>(op->getResult(0).getType()) ? "cache" : name);
+}

@@ -24,6 +24,13 @@
 #define GET_ATTRDEF_CLASSES
 #include "prefill/Dialect/Prefill/IR/PrefillAttrs.h.inc"
 
+namespace mlir::prefill {
+/// Names an op's results in printed IR: after the weight's symbol, a compute
+/// op's `prefill.name` ("q_proj"), else the op itself ("rms_norm"); a cache is
+/// "cache". Nothing reads the names back.
+void nameResults(Operation *op, OpAsmSetValueNameFn setName);
+} // namespace mlir::prefill
+
 #define GET_OP_CLASSES
 #include "prefill/Dialect/Prefill/IR/PrefillOps.h.inc"
 

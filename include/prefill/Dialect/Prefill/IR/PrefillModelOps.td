@@ -2,13 +2,19 @@
 #ifndef PREFILL_MODEL_OPS_TD
 #define PREFILL_MODEL_OPS_TD
 
+include "mlir/IR/OpAsmInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 include "prefill/Dialect/Prefill/IR/PrefillAttrs.td"
 include "prefill/Dialect/Prefill/IR/PrefillTypes.td"
 
-class Prefill_Op<string mnemonic, list<Trait> traits = []> : Op<Prefill_Dialect, mnemonic, traits> {
+class Prefill_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Prefill_Dialect, mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>])> {
   let hasVerifier = 1;
+  // What results are called when printed; one rule for all ops.
+  let extraClassDefinition = [{
+    void $cppClass::getAsmResultNames(::mlir::OpAsmSetValueNameFn setName) { ::mlir::prefill::nameResults(*this, setName); }
+  }];
 }
 
 def Prefill_WeightOp : Prefill_Op<"weight", [Symbol]> {
