@@ -44,8 +44,9 @@ void mlir::prefill::nameResults(Operation *op, OpAsmSetValueNameFn setName) {
     name = weight.getName();
   else if (auto given = op->getAttrOfType<StringAttr>(kNameAttr))
     name = given.getValue();
-  // Further results print as `%qkv_proj#1`.
-  if (op->getNumResults() > 0)
-    setName(op->getResult(0),
-            isa<KVCacheType>(op->getResult(0).getType()) ? "cache" : name);
+  // Lists of results share the first one's name: `%qkv_proj#1`.
+  bool isList = isa<GemmOp, RowwiseOp, SplitOp, LaunchOp>(op);
+  for (OpResult result : op->getResults())
+    if (!isList || result.getResultNumber() == 0)
+      setName(result, isa<KVCacheType>(result.getType()) ? "cache" : name);
 }
