@@ -122,9 +122,6 @@ const Broken configs[] = {
     {"ZeroKvHeads",
      set("num_key_value_heads", 0),
      {"num_key_value_heads is 0"}},
-    {"HeadsDoNotDivide",
-     set("num_attention_heads", 3) /* 2 KV heads */,
-     {"num_attention_heads"}},
     {"KvHeadsDoNotDivide",
      [](TinyCheckpoint &checkpoint) {
        checkpoint.config["num_attention_heads"] = 5;
