@@ -107,12 +107,11 @@ static Result<OptionValues> parseOptions(const Command &command,
     if (!spec->value && hasValue)
       return invalid(Twine("option ") + spec->name + " takes no value, got '" +
                      value + "'");
-    if (spec->value && !hasValue) {
-      if (i + 1 == arguments.size())
-        return invalid(Twine("option ") + spec->name +
-                       " needs a value: " + spec->name + " " + spec->value);
+    if (spec->value && !hasValue && i + 1 < arguments.size())
       value = arguments[++i];
-    }
+    if (spec->value && value.empty())
+      return invalid(Twine("option ") + spec->name +
+                     " needs a value: " + spec->name + " " + spec->value);
     values[spec->name] = value.str();
   }
   return values;
