@@ -90,6 +90,7 @@ Result<Allocation> Allocator::allocate(MemoryClass memoryClass, uint64_t bytes,
     memory = std::aligned_alloc(64, (bytes + guardBytes + 63) / 64 * 64);
     if (!memory)
       return refused(std::string("malloc: ") + std::strerror(errno));
+    std::memset(memory, 0, bytes);
   }
 
   std::memset(static_cast<std::byte *>(memory) + bytes, guardPattern,

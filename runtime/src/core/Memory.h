@@ -24,10 +24,10 @@ const char *stringify(MemoryClass memoryClass);
 
 class Allocator;
 
-/// Owned bytes, 64-byte aligned. Freed and uncounted on destruction. Large
-/// allocations are zero pages of their own. Behind the last byte lies a guard
-/// (granularity of the allocator: not counted) that tells whether somebody
-/// wrote past the end.
+/// Owned bytes, 64-byte aligned, zero at first. Freed and uncounted on
+/// destruction. Large allocations are pages of their own. Behind the last byte
+/// lies a guard (granularity of the allocator: not counted) that tells whether
+/// somebody wrote past the end.
 class Allocation {
 public:
   Allocation() = default;

@@ -1,0 +1,251 @@
+// The thread pool, the allocator and the cache by themselves.
+#include "TestModel.h"
+
+#include "core/KVCache.h"
+#include "core/LoadedModule.h"
+#include "core/Memory.h"
+#include "core/ThreadPool.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <set>
+#include <thread>
+
+using namespace prefill;
+using namespace prefill::rt;
+using namespace prefill::test;
+using testing::HasSubstr;
+
+namespace {
+
+TEST(ThreadPool, CoversEveryRangeOnce) {
+  for (int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.size(), threads);
+    for (int64_t count : {0, 1, 2, 3, 7, 64, 1000, 12345}) {
+      std::vector<std::atomic<int>> visits(count);
+      std::vector<std::atomic<int>> inside(threads);
+      pool.run(count, [&](int thread, int64_t begin, int64_t end) {
+        ASSERT_TRUE(thread >= 0 && thread < threads);
+        // Scratch of a thread is never shared.
+        ASSERT_EQ(inside[thread]++, 0);
+        ASSERT_LT(begin, end);
+        for (int64_t i = begin; i < end; ++i)
+          ++visits[i];
+        --inside[thread];
+      });
+      for (int64_t i = 0; i < count; ++i)
+        ASSERT_EQ(visits[i], 1) << threads << " " << count;
+    }
+  }
+}
+
+TEST(ThreadPool, ManyShortLaunches) {
+  ThreadPool pool(4);
+  std::atomic<int64_t> sum{0};
+  for (int launch = 0; launch < 5000; ++launch)
+    pool.run(3, [&](int, int64_t begin, int64_t end) { sum += end - begin; });
+  EXPECT_EQ(sum, 15000);
+}
+
+TEST(ThreadPool, CallersTakeTurns) {
+  ThreadPool pool(3);
+  std::atomic<int> running{0}, launches{0};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller)
+    callers.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) {
+        std::atomic<int64_t> mine{0};
+        pool.run(10, [&](int, int64_t begin, int64_t end) {
+          ++running;
+          mine += end - begin;
+          --running;
+        });
+        EXPECT_EQ(mine, 10);
+        ++launches;
+      }
+    });
+  for (std::thread &caller : callers)
+    caller.join();
+  EXPECT_EQ(launches, 800);
+  EXPECT_EQ(running, 0);
+}
+
+TEST(ThreadPool, IdleThreadsSleep) {
+  ThreadPool pool(4);
+  pool.run(100, [](int, int64_t, int64_t) {});
+  auto processTime = [] {
+    timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
+  };
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  double before = processTime();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_LT(processTime() - before, 0.1);
+}
+
+TEST(Allocator, CountsByClassAndFreesOnDestruction) {
+  Allocator allocator;
+  for (uint64_t size : {uint64_t(100), uint64_t(3) << 20}) {
+    auto allocation = allocator.allocate(MemoryClass::kvCache, size, "x");
+    ASSERT_TRUE(allocation);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(allocation->data()) % 64, 0u);
+    EXPECT_EQ(allocator.current(MemoryClass::kvCache), size);
+    EXPECT_EQ(allocator.current(MemoryClass::weights), 0u);
+    EXPECT_TRUE(allocation->guardIntact());
+    Allocation moved = std::move(*allocation);
+    moved.data()[size - 1] = std::byte(1);
+    EXPECT_TRUE(moved.guardIntact());
+  }
+  EXPECT_EQ(allocator.current(MemoryClass::kvCache), 0u);
+  EXPECT_EQ(allocator.peak(MemoryClass::kvCache), uint64_t(3) << 20);
+  auto empty = allocator.allocate(MemoryClass::weights, 0, "nothing");
+  ASSERT_TRUE(empty);
+  EXPECT_TRUE(empty->guardIntact());
+}
+
+TEST(Allocator, NamesTheClassWhenMemoryIsOut) {
+  Allocator allocator;
+  allocator.setLimit(1000);
+  auto first = allocator.allocate(MemoryClass::weights, 600, "weight 'w'");
+  ASSERT_TRUE(first);
+  auto second =
+      allocator.allocate(MemoryClass::temporaries, 500, "kernel scratch");
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, ErrorCode::outOfMemory);
+  EXPECT_EQ(second.error().message,
+            "out of memory: class temporaries: 500 bytes for kernel scratch, "
+            "but only 400 of 1000 are left");
+  Allocator unlimited;
+  auto huge = unlimited.allocate(MemoryClass::activationPeak, uint64_t(1) << 46,
+                                 "activations");
+  ASSERT_FALSE(huge);
+  EXPECT_THAT(huge.error().message,
+              HasSubstr("out of memory: class activation_peak: 70368744177664 "
+                        "bytes for activations, but only"));
+  EXPECT_EQ(unlimited.peak(MemoryClass::activationPeak), 0u);
+}
+
+class CacheTest : public testing::Test {
+protected:
+  std::unique_ptr<LoadedModule> load(module::ModuleT file) {
+    std::vector<uint8_t> bytes = serialize(file);
+    auto loaded =
+        LoadedModule::loadMemory(**device, bytes.data(), bytes.size());
+    EXPECT_TRUE(loaded) << loaded.error().message;
+    return std::move(*loaded);
+  }
+  Result<std::unique_ptr<Device>> device = Device::create("cpu", 1);
+};
+
+TEST_F(CacheTest, LayoutsHaveTheirShapes) {
+  auto layoutOf = [](module::KVLayout layout, int blockSize, int dimQK = 8,
+                     int dimV = 8) {
+    module::KVCacheSpec spec(layout, module::DType::bf16, 2, dimQK, dimV,
+                             blockSize);
+    auto result = KVCacheLayout::create(spec, 3, 10, 2);
+    EXPECT_TRUE(result);
+    return *result;
+  };
+  KVCacheLayout l = layoutOf(module::KVLayout::contiguous, 64);
+  EXPECT_EQ(l.numBlocks, 3); // K and V [3, 10, 2, 8]
+  EXPECT_EQ(l.tokenStride, 16);
+  EXPECT_EQ(l.headStride, 8);
+  EXPECT_EQ(l.blockStride, 160);
+  EXPECT_EQ(l.valueOffset, 480);
+  EXPECT_EQ(l.layerElements, 960);
+  l = layoutOf(module::KVLayout::head_major, 64);
+  EXPECT_EQ(l.tokenStride, 8); // K and V [3, 2, 10, 8]
+  EXPECT_EQ(l.headStride, 80);
+  EXPECT_EQ(l.blockStride, 160);
+  EXPECT_EQ(l.valueOffset, 480);
+  l = layoutOf(module::KVLayout::paged_nhd, 4);
+  EXPECT_EQ(l.numBlocks, 9); // [9, 2, 4, 2, 8]
+  EXPECT_EQ(l.blocksPerSequence, 3);
+  EXPECT_EQ(l.tokenStride, 16);
+  EXPECT_EQ(l.headStride, 8);
+  EXPECT_EQ(l.blockStride, 128);
+  EXPECT_EQ(l.valueOffset, 64);
+  EXPECT_EQ(l.layerElements, 9 * 128);
+  l = layoutOf(module::KVLayout::contiguous, 64, 8, 4);
+  EXPECT_EQ(l.headStride, 8); // one stride for both
+}
+
+TEST_F(CacheTest, OverflowIsAnError) {
+  module::KVCacheSpec spec(module::KVLayout::contiguous, module::DType::bf16,
+                           65536, 65536, 65536, INT32_MAX);
+  auto result = KVCacheLayout::create(spec, 1, INT32_MAX, 1);
+  ASSERT_FALSE(result);
+  EXPECT_THAT(result.error().message,
+              HasSubstr("out of memory: class kv_cache: 1 sequences of "
+                        "2147483647 tokens"));
+}
+
+TEST_F(CacheTest, BlocksComeFromAFreeListInNoOrder) {
+  TestModelOptions options;
+  options.layout = module::KVLayout::paged_nhd;
+  auto loaded = load(makeTestModule(options));
+  auto created = KVCache::create(*loaded, 2, 32);
+  ASSERT_TRUE(created);
+  KVCache &cache = **created;
+  cache.poisonUnused();
+  cache.reserve(0, 32);
+  cache.reserve(1, 32);
+  std::set<int32_t> ids(cache.blocks(0).begin(), cache.blocks(0).end());
+  ids.insert(cache.blocks(1).begin(), cache.blocks(1).end());
+  EXPECT_EQ(ids.size(), 16u);
+  EXPECT_EQ(*ids.rbegin(), 15);
+  EXPECT_FALSE(std::is_sorted(cache.blocks(0).begin(), cache.blocks(0).end()));
+  EXPECT_EQ(cache.slot(0, 9), int64_t(cache.blocks(0)[2]) * 4 + 1);
+  cache.setLength(0, 32);
+  ASSERT_TRUE(cache.truncate(0, 9)); // keeps three blocks
+  EXPECT_EQ(cache.blocks(0).size(), 3u);
+  cache.reserve(0, 12);
+  EXPECT_EQ(cache.blocks(0).size(), 3u);
+  cache.reserve(0, 13);
+  EXPECT_EQ(cache.blocks(0).size(), 4u);
+}
+
+TEST_F(CacheTest, PoisonSparesWhatIsStored) {
+  for (module::KVLayout layout :
+       {module::KVLayout::contiguous, module::KVLayout::head_major,
+        module::KVLayout::paged_nhd}) {
+    TestModelOptions options;
+    options.layout = layout;
+    auto loaded = load(makeTestModule(options));
+    auto created = KVCache::create(*loaded, 2, 10);
+    ASSERT_TRUE(created);
+    KVCache &cache = **created;
+    cache.reserve(1, 5);
+    cache.setLength(1, 5);
+    std::vector<float> keys(5 * testKVHeads * testHeadDim, 1), values = keys;
+    ASSERT_TRUE(cache.read(1, 1, keys.data(), values.data()));
+    EXPECT_EQ(keys, std::vector<float>(keys.size(), 0));
+    cache.poisonUnused();
+    ASSERT_TRUE(cache.read(1, 1, keys.data(), values.data()));
+    EXPECT_EQ(keys, std::vector<float>(keys.size(), 0));
+    EXPECT_EQ(values, std::vector<float>(keys.size(), 0));
+    cache.reserve(1, 10);
+    cache.setLength(1, 10);
+    keys.resize(10 * testKVHeads * testHeadDim);
+    values.resize(keys.size());
+    ASSERT_TRUE(cache.read(1, 1, keys.data(), values.data()));
+    size_t stored = 5 * testKVHeads * testHeadDim;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      EXPECT_EQ(std::isnan(keys[i]), i >= stored) << i;
+      EXPECT_EQ(std::isnan(values[i]), i >= stored) << i;
+    }
+    EXPECT_TRUE(cache.guardIntact());
+    EXPECT_FALSE(cache.read(2, 1, keys.data(), values.data()));
+    EXPECT_FALSE(cache.read(1, 2, keys.data(), values.data()));
+  }
+}
+
+} // namespace
