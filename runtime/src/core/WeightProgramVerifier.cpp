@@ -69,6 +69,9 @@ private:
     if (weight.shape()->size() < 1 || weight.shape()->size() > 4)
       return fail("rank " + std::to_string(weight.shape()->size()) +
                   ", expected 1 to 4");
+    // FlatBuffers verifies the alignment of a vector's length only.
+    if (reinterpret_cast<uintptr_t>(weight.shape()->data()) % 8 != 0)
+      return fail("the shape is not aligned to 8 bytes: the file is damaged");
     shape = shapeOf(weight);
     int64_t elements = 1;
     for (int64_t extent : shape) {

@@ -290,7 +290,7 @@ const Damage damages[] = {
     {"CodeEmpty", [](auto &m) { m.code[0]->object.clear(); }, "is empty"},
     {"CodeTruncated",
      [](auto &m) {
-       m.code[0]->object.resize(m.code[0]->object.size() / 2);
+       m.code[0]->object.resize(2000);
        m.code[0]->checksum = 0;
      },
      "code cpu:avx2 is truncated"},
