@@ -67,3 +67,22 @@ func.func @unrounded(%x: tensor<?x64xbf16>, %w: tensor<64x64xbf16>) -> (tensor<?
   %s = prefill.row_sumsq %y : tensor<?x64xbf16> -> tensor<?x1xf32>
   return %y, %s : tensor<?x64xbf16>, tensor<?x1xf32>
 }
+
+// The GEMM cannot move down to its residual: another GEMM reads its sums before.
+// CHECK-LABEL: func @needed_earlier
+func.func @needed_earlier(%x: tensor<?x64xf32>, %w: tensor<64x64xf32>) -> (tensor<?x64xf32>, tensor<?x64xf32>) {
+  %y, %s = prefill.gemm %x, %w : tensor<?x64xf32>, tensor<64x64xf32> -> tensor<?x64xf32>, tensor<?x1xf32> epilogue {
+  ^bb0(%acc: tensor<?x64xf32>):
+    %0 = prefill.row_sumsq %acc : tensor<?x64xf32> -> tensor<?x1xf32>
+    prefill.yield %acc, %0 : tensor<?x64xf32>, tensor<?x1xf32>
+  }
+  %u = prefill.gemm %x, %w : tensor<?x64xf32>, tensor<64x64xf32> -> tensor<?x64xf32> epilogue {
+  ^bb0(%acc: tensor<?x64xf32>):
+    %0 = prefill.row_rms_scale %acc, %s {eps = 1.0e-5, channels = 64 : i64} : tensor<?x64xf32>, tensor<?x1xf32> -> tensor<?x64xf32>
+    prefill.yield %0 : tensor<?x64xf32>
+  }
+  %r = prefill.gated_act silu %u, %x : tensor<?x64xf32>, tensor<?x64xf32> -> tensor<?x64xf32>
+  // CHECK: prefill.add {{.*}}prefill.not_folded = "one of its operands is defined after the producer, which prefill.gemm needs earlier"
+  %z = prefill.add %r, %y : tensor<?x64xf32>, tensor<?x64xf32> -> tensor<?x64xf32>
+  return %z, %u : tensor<?x64xf32>, tensor<?x64xf32>
+}

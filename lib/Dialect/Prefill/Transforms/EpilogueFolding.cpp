@@ -148,11 +148,14 @@ std::optional<std::string> prefill::whyNotAbsorbable(Operation *producer,
             .str();
   }
   if (mustSink(producer, consumer))
-    for (Operation *user : producer->getUsers())
+    for (Operation *use : producer->getUsers()) {
+      // A use in another op's region is one of that op.
+      Operation *user = producer->getBlock()->findAncestorOpInBlock(*use);
       if (user != consumer && user->isBeforeInBlock(consumer))
         return ("one of its operands is defined after the producer, which " +
                 user->getName().getStringRef() + " needs earlier")
             .str();
+    }
   return std::nullopt;
 }
 
