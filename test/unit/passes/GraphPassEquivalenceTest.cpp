@@ -179,6 +179,22 @@ TEST_P(GraphPasses, FusedModulesSatisfyTheirContract) {
   EXPECT_TRUE(succeeded(before.run(*model)));
 }
 
+// Tiles, padding, buffers and launches say how the kernels run, not what they
+// compute.
+TEST_P(GraphPasses, ThePlanOfKernelsKeepsTheMeaning) {
+  for (unsigned passes : {kAllPasses, 0u}) {
+    OwningOpRef<ModuleOp> module = run(passes);
+    PassManager manager(&context);
+    manager.addPass(createSelectLoweringStrategyPass());
+    manager.addPass(createPadMPass());
+    manager.addPass(createPlanMemoryPass());
+    manager.addPass(createVerifyConfigPass());
+    manager.addPass(createOutlineKernelsPass());
+    ASSERT_TRUE(succeeded(manager.run(*module)));
+    expectEquivalent(*module, 2);
+  }
+}
+
 // The comparison would notice: a norm whose epsilon is off by a millionth.
 TEST_P(GraphPasses, AWrongEpsilonIsSeen) {
   OwningOpRef<ModuleOp> module = run(kAllPasses);
