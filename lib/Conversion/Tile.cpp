@@ -41,31 +41,6 @@ void prefill::setGrid(func::FuncOp kernel, RowDomain domain, int64_t block,
                                            plusSequences, multiplier));
 }
 
-/// Row counts come from the batch: a kernel that has no batch argument gets
-/// one, and its launches pass the entry's.
-static LogicalResult addBatch(func::FuncOp kernel, ModuleOp module) {
-  for (Type type : kernel.getArgumentTypes())
-    if (isa<BatchType>(type))
-      return success();
-  (void)kernel.insertArgument(kernel.getNumArguments(),
-                              BatchType::get(kernel.getContext()), {},
-                              kernel.getLoc());
-  WalkResult result = module.walk([&](LaunchOp launch) {
-    if (launch.getKernel() != kernel.getSymName())
-      return WalkResult::advance();
-    auto entry = launch->getParentOfType<func::FuncOp>();
-    for (Value argument : entry.getArguments())
-      if (isa<BatchType>(argument.getType())) {
-        launch.getOperandsMutable().append(argument);
-        return WalkResult::advance();
-      }
-    launch.emitOpError(
-        "stands in a function without a !prefill.batch argument");
-    return WalkResult::interrupt();
-  });
-  return failure(result.wasInterrupted());
-}
-
 static LogicalResult tileKernel(func::FuncOp kernel, bool plain) {
   for (Operation &op : kernel.getBody().front()) {
     if (auto gemm = dyn_cast<GemmOp>(op))
@@ -88,8 +63,7 @@ struct TilePass : prefill::impl::TilePassBase<TilePass> {
     for (auto kernel : getOperation().getOps<func::FuncOp>()) {
       if (!kernel->hasAttr(kKernelAttr) || kernel->hasAttr(kGridAttr))
         continue;
-      if (failed(addBatch(kernel, getOperation())) ||
-          failed(tileKernel(kernel, plain)))
+      if (failed(tileKernel(kernel, plain)))
         return signalPassFailure();
       ++numKernels;
     }

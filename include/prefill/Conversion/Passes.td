@@ -7,8 +7,7 @@ include "mlir/Pass/PassBase.td"
 def TilePass : Pass<"prefill-tile", "::mlir::ModuleOp"> {
   let summary = "gives every kernel its loop over workgroups and its compute op the form of one tile";
   let description = [{
-    A kernel's tensor results become trailing memref arguments; a kernel without a batch argument gets one (its launches
-    too), because row counts come from the batch.
+    A kernel's tensor results become trailing memref arguments.
 
     ```mlir
     // before

@@ -13,10 +13,19 @@ using namespace mlir;
 using namespace mlir::prefill;
 
 /// Operands of the op, then the values its region uses from outside, each once.
-static SetVector<Value> collectInputs(Operation *op) {
+/// Every kernel takes the batch, which tells how many rows there are.
+static SetVector<Value> collectInputs(Operation *op, Value batch) {
   SetVector<Value> inputs(op->operand_begin(), op->operand_end());
   getUsedValuesDefinedAbove(op->getRegions(), inputs);
+  inputs.insert(batch);
   return inputs;
+}
+
+static Value batchOf(func::FuncOp entry) {
+  for (BlockArgument argument : entry.getArguments())
+    if (isa<BatchType>(argument.getType()))
+      return argument;
+  return {};
 }
 
 static std::string launchName(Operation *op) {
@@ -71,6 +80,11 @@ struct OutlineKernelsPass
       module.emitError("module has no function @") << kEntryName;
       return signalPassFailure();
     }
+    Value batch = batchOf(entry);
+    if (!batch) {
+      entry.emitError("entry function has no !prefill.batch argument");
+      return signalPassFailure();
+    }
     SmallVector<Operation *> computeOps;
     for (Operation &op : entry.getBody().front()) {
       if (isa<GetWeightOp, LaunchOp>(op) ||
@@ -87,7 +101,7 @@ struct OutlineKernelsPass
     SymbolTable symbols(module);
     llvm::StringMap<func::FuncOp> kernels;
     for (Operation *op : computeOps) {
-      SetVector<Value> inputs = collectInputs(op);
+      SetVector<Value> inputs = collectInputs(op, batch);
       std::string name = launchName(op);
       func::FuncOp kernel = createKernel(op, inputs.getArrayRef(), name);
       auto [known, inserted] =
