@@ -1,0 +1,41 @@
+// RUN: prefill-opt %s --prefill-tile --prefill-convert-to-cpu-kernels=isa=avx2 | FileCheck %s --check-prefixes=CHECK,AVX2
+// RUN: prefill-opt %s --prefill-tile --prefill-convert-to-cpu-kernels=isa=avx512 | FileCheck %s --check-prefixes=CHECK,AVX512
+// RUN: prefill-opt %s --prefill-tile --prefill-convert-to-cpu-kernels=isa=avx512_bf16 | FileCheck %s --check-prefixes=CHECK,BF16
+// RUN: not prefill-opt %s --prefill-tile --prefill-convert-to-cpu-kernels=isa=sse2 2>&1 | FileCheck %s --check-prefix=ERR
+// ERR: error: unknown isa 'sse2'; valid are avx2, avx512, avx512_bf16
+
+// Bare pointers and sizes in the order of KernelABI.h, then the workgroup range and the thread's scratch.
+// CHECK-LABEL: func private @o_proj(
+// CHECK-SAME: %[[X:[a-z0-9]+]]: memref<1xbf16>, %{{[a-z0-9]+}}: memref<1xbf16>, %[[ROWS:[a-z0-9]+]]: index, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: index
+// CHECK-SAME: memref<1xi32>, %{{[a-z0-9]+}}: memref<1xi32>, %{{[a-z0-9]+}}: memref<1xi64>, %{{[a-z0-9]+}}: memref<1xi32>, %{{[a-z0-9]+}}: memref<1xi32>, %{{[a-z0-9]+}}: memref<1xi32>, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: memref<1xi32>
+// CHECK-SAME: memref<1xbf16>, %[[BEGIN:[a-z0-9]+]]: index, %[[END:[a-z0-9]+]]: index, %{{[a-z0-9]+}}: memref<1xi8>
+// CHECK-SAME: prefill.grid = #prefill.grid<tokens, block = 64
+// CHECK-SAME: prefill.kernel, prefill.scratch_bytes = 24576 : i64
+// CHECK-NOT: prefill.gemm
+// CHECK: scf.for %{{.*}} = %[[BEGIN]] to %[[END]]
+
+// The largest microkernel: 4 x 2 vectors of 8 lanes; 8 x 2 of 16.
+// AVX2: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
+// AVX2-NOT: vector<16xf32>
+// AVX2-COUNT-16: vector.fma {{.*}} : vector<8xf32>
+// AVX2: scf.yield
+// AVX512: scf.for {{.*}} -> (vector<16xf32>, {{.*}}) {
+// AVX512-COUNT-32: vector.fma {{.*}} : vector<16xf32>
+// AVX512: scf.yield
+// BF16: scf.for {{.*}} -> (vector<16xf32>, {{.*}}) {
+// BF16-COUNT-16: x86vector.avx512.dot {{.*}} : vector<32xbf16> -> vector<16xf32>
+// BF16-NOT: vector.fma
+// BF16: scf.yield
+
+// Without the instruction, rounding to bf16 is integer arithmetic: arith.truncf would call a library.
+// AVX2-NOT: arith.truncf
+// AVX512-NOT: arith.truncf
+// BF16: arith.truncf {{.*}} : vector<16xf32> to vector<16xbf16>
+// CHECK: return{{$}}
+func.func private @o_proj(%x: tensor<?x64xbf16>, %w: tensor<2x32x32x2xbf16>, %batch: !prefill.batch) -> tensor<?x64xbf16> attributes {prefill.kernel} {
+  %0 = prefill.gemm %x, %w {lowering_config = #prefill.lowering_config<tokens, block_m = 64, block_n = 64, block_kv = 0, panel_n = 32, row_buckets = [1]>} : tensor<?x64xbf16>, tensor<2x32x32x2xbf16> -> tensor<?x64xbf16> epilogue {
+  ^bb0(%acc: tensor<?x64xf32>):
+    prefill.yield %acc : tensor<?x64xf32>
+  }
+  return %0 : tensor<?x64xbf16>
+}
