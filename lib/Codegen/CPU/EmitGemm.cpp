@@ -119,9 +119,9 @@ private:
   /// single ones.
   void emitPanel(Value panel, Value column) {
     Value done = b.index(0);
-    for (int64_t microRows : {isa.microRows, int64_t(4), int64_t(1)}) {
-      if (microRows == 4 && isa.microRows == 4)
-        continue;
+    SmallVector<int64_t> heights{isa.microRows, 4, 1};
+    heights.erase(llvm::unique(heights), heights.end());
+    for (int64_t microRows : heights) {
       Value end =
           b.add(done, b.mul(b.divide(b.sub(rows, done), microRows), microRows));
       b.forLoop(done, end, microRows,
