@@ -22,6 +22,9 @@ static LogicalResult emitKernel(KernelABI &abi, const CpuIsa &isa,
     return emitGemmKernel(abi, isa, tiled);
   if (contains<RowwiseOp>(tiled))
     return emitRowwiseKernel(abi, isa, tiled);
+  if (contains<OnlineAttentionOp>(tiled) ||
+      contains<MaterializedAttentionOp>(tiled))
+    return emitAttentionKernel(abi, isa, tiled);
   return tiled.emitError() << "kernel " << tiled.getSymName()
                            << " holds no compute op that target cpu can emit; "
                               "expected gemm, rowwise or attention";

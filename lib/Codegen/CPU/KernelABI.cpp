@@ -108,14 +108,16 @@ FailureOr<KernelABI> KernelABI::create(func::FuncOp tiled) {
     Type type = argument.getType();
     if (auto shaped = dyn_cast<ShapedType>(type)) {
       ArrayRef<int64_t> shape = shaped.getShape();
-      if (!shape.empty() &&
+      bool isScore =
+          bool(tiled.getArgAttr(argument.getArgNumber(), kScoreAttr));
+      if (!isScore && !shape.empty() &&
           llvm::is_contained(shape.drop_front(), ShapedType::kDynamic))
         return tiled.emitError()
                << "argument " << argument.getArgNumber() << " of kernel "
                << tiled.getSymName() << " has type " << type
                << "; only the first size may be dynamic";
       flattener.pointer(shaped.getElementType());
-      if (tiled.getArgAttr(argument.getArgNumber(), kScoreAttr))
+      if (isScore)
         flattener.size();
     } else if (isa<BatchType>(type)) {
       for (int i = 0; i < 3; ++i)

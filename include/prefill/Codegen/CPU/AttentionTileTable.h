@@ -1,0 +1,22 @@
+//===- AttentionTileTable.h - tile sizes of attention on a CPU --*- C++ -*-===//
+// Numbers about hardware; prefill-select-lowering-strategy writes them into the
+// lowering_config of attention ops.
+//===----------------------------------------------------------------------===//
+#ifndef PREFILL_CODEGEN_CPU_ATTENTIONTILETABLE_H
+#define PREFILL_CODEGEN_CPU_ATTENTIONTILETABLE_H
+
+#include "prefill/Dialect/Prefill/IR/Prefill.h"
+
+namespace mlir::prefill {
+
+struct AttentionTile {
+  int64_t blockQ;  ///< query rows of a workgroup
+  int64_t blockKv; ///< keys of a step; a multiple of 32
+};
+
+/// Tile of attention over `cache` with `group` query heads for each KV head.
+AttentionTile attentionTile(KVCacheType cache, int64_t group);
+
+} // namespace mlir::prefill
+
+#endif // PREFILL_CODEGEN_CPU_ATTENTIONTILETABLE_H

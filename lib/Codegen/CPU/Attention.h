@@ -1,0 +1,141 @@
+//===- Attention.h - parts of the attention kernel's emitter ----*- C++ -*-===//
+//
+// A workgroup computes `block_q` query rows of one sequence for the query heads
+// of one KV head. Its rows are (query row, head of the group) pairs, row
+// r * group + g, so that a single query row of a GQA model still fills a
+// microkernel. For every KV block it packs keys and values into panels once,
+// and all rows use them.
+//
+// Rows of the output depend on absolute key positions alone: blocks without a
+// visible key change nothing, bit for bit (a row's maximum stays, the rescaling
+// factor is exactly 1 and probabilities are exactly 0). A prompt in one call
+// and in chunks therefore gives the same bits.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PREFILL_LIB_CODEGEN_CPU_ATTENTION_H
+#define PREFILL_LIB_CODEGEN_CPU_ATTENTION_H
+
+#include "prefill/Analysis/AttentionBlockRange.h"
+#include "prefill/Codegen/CPU/IsaTable.h"
+#include "prefill/Codegen/CPU/KernelABI.h"
+
+namespace mlir::prefill {
+
+/// Static sizes of an attention kernel.
+struct AttentionKernelShape {
+  Type elementType;
+  int64_t headDimQk, headDimV;
+  int64_t numKvHeads;
+  int64_t group; // query heads of a KV head
+  int64_t blockQ, blockKv;
+  AttentionShape mask;
+  /// Factor from q k^T to base-2 logits.
+  double scoreScale;
+
+  int64_t numHeads() const { return numKvHeads * group; }
+  int64_t rows() const { return blockQ * group; }
+  int64_t kPackSize() const { return kPack(elementType); }
+  /// Channels of a packed query row or key, zero-padded.
+  int64_t depth() const { return llvm::alignTo(headDimQk, kPackSize()); }
+  /// Columns of an accumulator row, zero-padded.
+  int64_t columns() const { return llvm::alignTo(headDimV, kPanelN); }
+  int64_t keyPanelElements() const { return depth() * kPanelN; }
+  int64_t valuePanelElements() const { return blockKv * kPanelN; }
+};
+
+/// Scratch of a thread. Sizes do not depend on the variant.
+struct AttentionScratch {
+  Value query;             // T [block_q * group, depth]
+  Value keys;              // T [block_kv / 32, depth / k_pack, 32, k_pack]
+  Value values;            // T [columns / 32, block_kv / k_pack, 32, k_pack]
+  Value accumulator;       // f32 [block_q * group, columns]
+  Value rowMax, rowSum;    // f32 [block_q * group]
+  Value firstKey, numKeys; // i32 [block_q * group]: keys that a row sees
+  Value keyOffsets;        // i64 [block_kv]: element offset of each key's head
+  // Of one microkernel's rows:
+  Value scores;        // f32 [8, block_kv]
+  Value probabilities; // T [8, block_kv]; the scores' own place for f32
+  Value tileMax;       // f32 [8, 16]: largest score by lane
+  Value rescale;       // f32 [8, 16]: factor of accumulator and sum, in lanes
+
+  static AttentionScratch allocate(KernelBuilder &b, KernelABI &abi,
+                                   const AttentionKernelShape &shape);
+};
+
+/// A workgroup's rows at run time.
+struct AttentionRows {
+  Value sequence, rowBegin, rowEnd, kvHead;
+  Value seqlenQ, seqlenKv;
+  /// Row of the batch that rowBegin is.
+  Value batchRow;
+};
+
+/// One KV block at run time.
+struct AttentionBlock {
+  Value firstKey; // block * block_kv
+  Value numKeys;  // 1 to block_kv
+};
+
+/// What all parts of the emitter need.
+struct AttentionContext {
+  KernelBuilder &b;
+  const CpuIsa &isa;
+  KernelABI &abi;
+  AttentionKernelShape shape;
+  AttentionScratch scratch;
+};
+
+// ---- Vectors (AttentionVectors.cpp)
+
+/// Calls `emit(offset, size)` for pieces of [0, count): `width` long, then
+/// powers of two, so that no access leaves the range and none needs a mask.
+void forEachPiece(int64_t count, int64_t width,
+                  llvm::function_ref<void(int64_t, int64_t)> emit);
+/// `width` elements of which `count` are read from `offset` on and the rest is
+/// zero.
+Value loadPadded(KernelBuilder &b, Value memref, Value offset, int64_t count,
+                 int64_t width);
+/// The larger of two vectors or scalars; the second where they do not compare.
+Value maximum(KernelBuilder &b, Value lhs, Value rhs);
+/// Lanes combined pairwise, in an order that depends on the lane count alone.
+Value reduceLanes(KernelBuilder &b, Value vector,
+                  llvm::function_ref<Value(Value, Value)> combine);
+/// 2^x for x <= 0: exactly 1 for 0 and exactly 0 below -126, so that
+/// a masked key, -inf, has no weight. Relative error below 2e-7.
+Value emitExp2(KernelBuilder &b, Value x);
+/// f32 lanes rounded to nearest even to bf16. Finite values only.
+Value truncateToBf16(KernelBuilder &b, const CpuIsa &isa, Value x);
+/// `rows[i][j]` becomes result[j][i] for n vectors of n 4-byte lanes.
+SmallVector<Value> transposeLanes(KernelBuilder &b, ValueRange rows);
+
+// ---- Packing (AttentionPack.cpp)
+
+/// Copies the workgroup's query rows to scratch.
+void packQuery(AttentionContext &context, const AttentionRows &rows,
+               Value query);
+/// Packs the keys and values of a block. Keys past the end of the sequence read
+/// the last one again: finite values, whose scores the mask sets to -inf and
+/// whose probabilities are exactly 0. Unused slots, which may hold NaN, are
+/// never read.
+void packBlock(AttentionContext &context, const AttentionRows &rows,
+               const AttentionBlock &block, const CacheView &cache);
+
+// ---- Online softmax (AttentionTile.cpp)
+
+/// Sets the state of all rows to that before the first key.
+void initRows(AttentionContext &context, const AttentionRows &rows);
+/// One packed KV block for all rows of the workgroup.
+void emitBlockForRows(AttentionContext &context, const AttentionRows &rows,
+                      const AttentionBlock &block, BlockMask mask);
+/// Stores accumulator / row_sum, 0 for a row without a key.
+void storeRows(AttentionContext &context, const AttentionRows &rows, Value out);
+
+// ---- Unfused (AttentionPlain.cpp)
+
+void emitMaterialized(AttentionContext &context, const AttentionRows &rows,
+                      const CacheView &cache, const ScoreView &scores,
+                      Value query, Value out);
+
+} // namespace mlir::prefill
+
+#endif // PREFILL_LIB_CODEGEN_CPU_ATTENTION_H
