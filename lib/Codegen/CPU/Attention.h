@@ -103,8 +103,6 @@ Value reduceLanes(KernelBuilder &b, Value vector,
 /// 2^x for x <= 0: exactly 1 for 0 and exactly 0 below -126, so that
 /// a masked key, -inf, has no weight. Relative error below 2e-7.
 Value emitExp2(KernelBuilder &b, Value x);
-/// f32 lanes rounded to nearest even to bf16. Finite values only.
-Value truncateToBf16(KernelBuilder &b, const CpuIsa &isa, Value x);
 /// `rows[i][j]` becomes result[j][i] for n vectors of n 4-byte lanes.
 SmallVector<Value> transposeLanes(KernelBuilder &b, ValueRange rows);
 

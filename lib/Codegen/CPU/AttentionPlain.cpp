@@ -6,10 +6,12 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Attention.h"
+#include "VectorMemory.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "prefill/Analysis/IndexArithmetic.h"
+#include "prefill/Codegen/CPU/VectorMath.h"
 
 using namespace mlir;
 using namespace mlir::prefill;
@@ -66,9 +68,7 @@ private:
       for (int64_t c = 0; c < chunks; ++c)
         sum =
             math::FmaOp::create(b, queries[c], load(cache.key, offset, c), sum);
-      Value score = reduceLanes(b, sum, [&](Value lhs, Value rhs) -> Value {
-        return arith::AddFOp::create(b, lhs, rhs);
-      });
+      Value score = sumLanes(b, sum);
       score = arith::MulFOp::create(b, score, b.f32(shape.scoreScale));
       Value seen = arith::AndIOp::create(
           b, b.compare(arith::CmpIPredicate::sge, key, visible.begin),
@@ -99,9 +99,7 @@ private:
                       return {arith::AddFOp::create(
                           b, sum[0], exponentiate(key, lanes, shift))};
                     })[0];
-    sum = reduceLanes(b, sum, [&](Value lhs, Value rhs) -> Value {
-      return arith::AddFOp::create(b, lhs, rhs);
-    });
+    sum = sumLanes(b, sum);
     return b.forLoop(whole, rows.seqlenKv, 1, {sum},
                      [&](Value key, ValueRange sum) -> SmallVector<Value> {
                        Value p = vector::ExtractOp::create(
@@ -145,8 +143,7 @@ private:
     Value factors = vector::BroadcastOp::create(b, b.vectorF32(lanes), factor);
     for (int64_t c = 0; c < chunks; ++c) {
       Value value = arith::MulFOp::create(b, acc[c], factors);
-      if (!shape.elementType.isF32())
-        value = truncateToBf16(b, context.isa, value);
+      value = emitTruncate(b, context.isa, value, shape.elementType);
       int64_t count = std::min(lanes, shape.headDimV - c * lanes);
       forEachPiece(count, lanes, [&](int64_t at, int64_t size) {
         Value piece = size == lanes

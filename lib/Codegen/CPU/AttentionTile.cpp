@@ -10,11 +10,13 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Attention.h"
+#include "VectorMemory.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "prefill/Analysis/IndexArithmetic.h"
 #include "prefill/Codegen/CPU/Microkernel.h"
+#include "prefill/Codegen/CPU/VectorMath.h"
 
 using namespace mlir;
 using namespace mlir::prefill;
@@ -27,7 +29,7 @@ static constexpr int64_t kMaxLanes = 16;
 AttentionScratch AttentionScratch::allocate(KernelBuilder &b, KernelABI &abi,
                                             const AttentionKernelShape &shape) {
   auto make = [&](Type type, int64_t count) {
-    return abi.allocateScratch(b, type, count);
+    return abi.allocateScratch(type, count);
   };
   Type f32 = b.getF32Type(), i32 = b.getI32Type();
   AttentionScratch scratch;
@@ -214,24 +216,18 @@ private:
             Value p = emitExp2(
                 b, arith::SubFOp::create(
                        b, loadVector(b, scratch.scores, at, lanes), shifts));
-            if (!shape.elementType.isF32()) {
-              Value rounded = truncateToBf16(b, isa, p);
-              storeVector(b, rounded, scratch.probabilities, at);
+            Value rounded = emitTruncate(b, isa, p, shape.elementType);
+            storeVector(b, rounded, scratch.probabilities, at);
+            if (!shape.elementType.isF32())
               p = arith::ExtFOp::create(b, b.vectorF32(lanes), rounded);
-            } else {
-              storeVector(b, p, scratch.probabilities, at);
-            }
             next[v] = arith::AddFOp::create(b, next[v], p);
           }
           return next;
         });
-    auto add = [&](Value lhs, Value rhs) -> Value {
-      return arith::AddFOp::create(b, lhs, rhs);
-    };
     Value sum = sums[0];
     for (int64_t v = 1; v < vectors; ++v)
-      sum = add(sum, sums[v]);
-    sum = reduceLanes(b, sum, add);
+      sum = arith::AddFOp::create(b, sum, sums[v]);
+    sum = sumLanes(b, sum);
     Value oldSum = memref::LoadOp::create(b, scratch.rowSum, ValueRange{state});
     Value factor = vector::ExtractOp::create(b, rescale, ArrayRef<int64_t>{0});
     Value newSum = math::FmaOp::create(b, oldSum, factor, sum);
@@ -375,9 +371,8 @@ void prefill::storeRows(AttentionContext &context, const AttentionRows &rows,
             b,
             loadVector(b, context.scratch.accumulator, b.add(from, at), size),
             broadcast(b, factor, size));
-        if (!shape.elementType.isF32())
-          value = truncateToBf16(b, context.isa, value);
-        storeVector(b, value, out, b.add(to, at));
+        storeVector(b, emitTruncate(b, context.isa, value, shape.elementType),
+                    out, b.add(to, at));
       });
     });
   });

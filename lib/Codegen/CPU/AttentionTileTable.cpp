@@ -20,7 +20,10 @@ static constexpr int64_t kMaxBlockQ = 128;
 // prototype, 256 to 1024 keys are within 3 % of each other.
 static constexpr int64_t kBlockKvs[] = {256, 128, 64, 32};
 
-AttentionTile prefill::attentionTile(KVCacheType cache, int64_t group) {
+AttentionTile prefill::attentionTile(KVCacheType cache, int64_t group,
+                                     bool plain) {
+  if (plain)
+    return {kMinBlockQ, kPanelN};
   int64_t elementBytes =
       llvm::divideCeil(cache.getDtype().getIntOrFloatBitWidth(), 8);
   int64_t blockQ = llvm::PowerOf2Ceil(llvm::divideCeil(kTargetRows, group));

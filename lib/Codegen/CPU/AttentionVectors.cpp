@@ -86,24 +86,6 @@ Value prefill::emitExp2(KernelBuilder &b, Value x) {
   return arith::SelectOp::create(b, normal, power, splat(0.0));
 }
 
-Value prefill::truncateToBf16(KernelBuilder &b, const CpuIsa &isa, Value x) {
-  int64_t lanes = lanesOf(x);
-  auto bf16 = VectorType::get({lanes}, b.getBF16Type());
-  if (isa.hasBf16Dot)
-    return arith::TruncFOp::create(b, bf16, x);
-  auto i32 = VectorType::get({lanes}, b.getI32Type());
-  Value bits = vector::BitCastOp::create(b, i32, x);
-  Value odd = arith::AndIOp::create(
-      b, arith::ShRUIOp::create(b, bits, b.splatI32(16, lanes)),
-      b.splatI32(1, lanes));
-  Value rounded = arith::AddIOp::create(
-      b, bits, arith::AddIOp::create(b, odd, b.splatI32(0x7fff, lanes)));
-  Value high = arith::ShRUIOp::create(b, rounded, b.splatI32(16, lanes));
-  Value half = arith::TruncIOp::create(
-      b, VectorType::get({lanes}, b.getI16Type()), high);
-  return vector::BitCastOp::create(b, bf16, half);
-}
-
 SmallVector<Value> prefill::transposeLanes(KernelBuilder &b, ValueRange rows) {
   // Swaps the off-diagonal halves of 2 x 2 blocks of 1, 2, 4, … lanes.
   SmallVector<Value> v(rows);

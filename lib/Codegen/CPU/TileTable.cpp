@@ -14,13 +14,9 @@ static constexpr int64_t kPlainBlockN[] = {32};
 // 64 x 128 f32 accumulators are 32 KiB. 64 rows of bf16 input at K = 4096 are
 // 512 KiB, read once for each tile of 128 columns.
 static const CpuTileSizes kSizes = {/*gemmBlockM=*/64, kBlockN,
-                                    /*rowwiseBlockM=*/8,
-                                    /*attentionRows=*/128,
-                                    /*attentionBlockKv=*/128};
+                                    /*rowwiseBlockM=*/8};
 static const CpuTileSizes kPlainSizes = {/*gemmBlockM=*/8, kPlainBlockN,
-                                         /*rowwiseBlockM=*/1,
-                                         /*attentionRows=*/8,
-                                         /*attentionBlockKv=*/32};
+                                         /*rowwiseBlockM=*/1};
 
 const CpuTileSizes &prefill::cpuTileSizes(bool plain) {
   return plain ? kPlainSizes : kSizes;

@@ -15,7 +15,9 @@ struct AttentionTile {
 };
 
 /// Tile of attention over `cache` with `group` query heads for each KV head.
-AttentionTile attentionTile(KVCacheType cache, int64_t group);
+/// `plain`: the smallest one, what tiling is compared against.
+AttentionTile attentionTile(KVCacheType cache, int64_t group,
+                            bool plain = false);
 
 } // namespace mlir::prefill
 

@@ -17,10 +17,6 @@ struct CpuTileSizes {
   llvm::ArrayRef<int64_t> blockN;
   /// Rows of a rowwise op's workgroup.
   int64_t rowwiseBlockM;
-  /// (query rows) x (query heads of a KV head) of attention's workgroup.
-  int64_t attentionRows;
-  /// Keys of a step of attention's loop.
-  int64_t attentionBlockKv;
 };
 
 /// Sizes for a second-level cache of at least 512 KiB and a first-level cache

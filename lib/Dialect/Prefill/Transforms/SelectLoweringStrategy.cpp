@@ -1,5 +1,6 @@
 //===- SelectLoweringStrategy.cpp - every compute op gets tiles -----------===//
 #include "mlir/Transforms/RegionUtils.h"
+#include "prefill/Codegen/CPU/AttentionTileTable.h"
 #include "prefill/Codegen/CPU/IsaTable.h"
 #include "prefill/Codegen/CPU/TileTable.h"
 #include "prefill/Codegen/Common/PackedWeights.h"
@@ -286,14 +287,12 @@ LogicalResult SelectLoweringStrategyPass::configureTiles(Operation *op,
 }
 
 void SelectLoweringStrategyPass::configureAttention(AttentionOp attention) {
-  const CpuTileSizes &sizes = cpuTileSizes(plain);
   KVCacheType cache = attention.getCache().getType();
   int64_t group = numColumns(attention.getQuery()) / cache.getHeadDimQk() /
                   cache.getNumKvHeads();
-  int64_t rows = std::max<int64_t>(sizes.attentionRows / group / 8 * 8, 8);
+  AttentionTile tile = attentionTile(cache, group, plain);
   // The tile's columns are the query heads of a KV head.
-  setConfig(attention, rows, group * cache.getHeadDimV(),
-            sizes.attentionBlockKv);
+  setConfig(attention, tile.blockQ, group * cache.getHeadDimV(), tile.blockKv);
 }
 
 LogicalResult SelectLoweringStrategyPass::configure(func::FuncOp function) {
