@@ -2,6 +2,7 @@
 //----------------===//
 #include "prefill/Target/Module/WriteModule.h"
 #include "WeightProgram.h"
+#include "prefill/module/CodeChecksum.h"
 
 using namespace mlir;
 using namespace mlir::prefill;
@@ -303,6 +304,7 @@ ModuleWriter::write(ArrayRef<ModuleCode> code) {
     table->target = variant.target;
     table->variant = variant.variant;
     table->object.assign(variant.object.begin(), variant.object.end());
+    table->checksum = fb::codeChecksum(table->object.data(), table->object.size());
     module.code.push_back(std::move(table));
   }
   flatbuffers::FlatBufferBuilder builder;

@@ -25,7 +25,9 @@ static LogicalResult verifyTiles(Operation *op, const RowDomains &domains) {
   if (!config)
     return emitError(op->getLoc())
            << op->getName() << " has no lowering_config";
-  if (config.getBlockM() < 1 || config.getBlockN() < 1)
+  // Attention has no columns to tile: a workgroup has whole heads.
+  if (config.getBlockM() < 1 ||
+      (config.getBlockN() < 1 && !isa<AttentionOp>(op)))
     return emitError(op->getLoc())
            << op->getName() << " has tiles of " << config.getBlockM() << " x "
            << config.getBlockN() << ", expected positive sizes";

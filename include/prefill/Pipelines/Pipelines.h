@@ -1,0 +1,49 @@
+//===- Pipelines.h - the order of passes ------------------------*- C++ -*-===//
+//
+// One place for the order: docs/architecture.md, "The way of the data".
+//
+//===----------------------------------------------------------------------===//
+#ifndef PREFILL_PIPELINES_PIPELINES_H
+#define PREFILL_PIPELINES_PIPELINES_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/StringRef.h"
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mlir::prefill {
+
+/// Levels of IR, in the order in which a model passes through them.
+enum class Level { Model, Fused, Config, Tiled, Kernel, Target };
+
+std::optional<Level> parseLevel(llvm::StringRef name);
+llvm::StringRef levelName(Level level);
+/// "model, fused, ..." for messages.
+std::string allLevelNames();
+
+/// What a module is compiled for.
+struct CompileOptions {
+  std::string dtype;                     ///< "f32", "bf16"; empty: the model's
+  std::string kvLayout = "contiguous";   ///< a KVLayout's name
+  int64_t kvBlockSize = 16;              ///< tokens a block of a paged layout
+  int64_t maxSeq = 0;                    ///< 0: the lesser of 4096 and the model's maximum
+  std::vector<std::string> disabledPasses; ///< flags of passes to leave out
+  std::string isa = "avx512_bf16";       ///< the variant that levels kernel and target print
+};
+
+/// Flags of the passes that `disabledPasses` may name, in pipeline order.
+std::vector<std::string> optionalPassFlags();
+
+/// Appends the passes that lead from the level before `level` to it, and its verifier. Level::Target is one ISA variant of
+/// the CPU in the LLVM dialect.
+LogicalResult buildLevel(Level level, const CompileOptions &options, OpPassManager &pm);
+
+/// Runs the levels from the model to `last` on `module`.
+LogicalResult runToLevel(ModuleOp module, Level last, const CompileOptions &options,
+                         llvm::function_ref<LogicalResult(PassManager &)> configure);
+
+} // namespace mlir::prefill
+
+#endif // PREFILL_PIPELINES_PIPELINES_H

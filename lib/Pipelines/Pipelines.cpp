@@ -1,0 +1,132 @@
+//===- Pipelines.cpp - the order of passes ----------------------------------===//
+#include "prefill/Pipelines/Pipelines.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "prefill/Pipelines/Compile.h"
+#include "prefill/Target/CPU/CompileObject.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace mlir::prefill;
+
+namespace {
+
+/// One pass of the pipeline, by its flag.
+struct Step {
+  Level level;
+  const char *flag;
+  /// Options when the pass is left out: it then runs in its plain form. Null: it does not run. Steps that are not optional
+  /// cannot be left out.
+  const char *plainOptions = nullptr;
+  bool optional = true;
+  /// Runs on each function of the module.
+  bool nested = false;
+};
+constexpr bool kRequired = false, kOptional = true, kNested = true;
+
+// The order of passes, from the importer's output to kernels.
+constexpr Step kSteps[] = {
+    {Level::Model, "prefill-specialize-model", nullptr, kRequired},
+    {Level::Model, "canonicalize", nullptr, kRequired},
+    {Level::Model, "prefill-verify-model", nullptr, kRequired},
+
+    {Level::Fused, "prefill-fold-scale"},
+    {Level::Fused, "prefill-fuse-qkv-projection"},
+    {Level::Fused, "prefill-fuse-gate-up"},
+    {Level::Fused, "prefill-fold-norm"},
+    {Level::Fused, "prefill-fold-kv-append-into-epilogue"},
+    {Level::Fused, "prefill-fold-residual-into-epilogue"},
+    {Level::Fused, "prefill-fold-activation-into-epilogue"},
+    {Level::Fused, "canonicalize", nullptr, kRequired},
+    {Level::Fused, "prefill-erase-unused-weights", nullptr, kRequired},
+    {Level::Fused, "prefill-verify-fused", nullptr, kRequired},
+
+    {Level::Config, "prefill-select-lowering-strategy", "plain=true"},
+    {Level::Config, "prefill-pack-weights", nullptr, kRequired},
+    {Level::Config, "prefill-materialize-rope-tables", nullptr, kRequired},
+    {Level::Config, "prefill-erase-unused-weights", nullptr, kRequired},
+    {Level::Config, "prefill-pad-m"},
+    {Level::Config, "prefill-plan-memory", "reuse=false"},
+    {Level::Config, "prefill-verify-config", nullptr, kRequired},
+    {Level::Config, "prefill-outline-kernels", nullptr, kRequired},
+
+    {Level::Tiled, "prefill-convert-attention-to-online", nullptr, kOptional, kNested},
+    {Level::Tiled, "prefill-tile", "plain=true"},
+    {Level::Tiled, "prefill-specialize-causal-blocks", nullptr, kOptional, kNested},
+
+    {Level::Kernel, "prefill-convert-to-cpu-kernels", nullptr, kRequired},
+};
+
+constexpr const char *kLevelNames[] = {"model", "fused", "config", "tiled", "kernel", "target"};
+
+std::string requiredOptions(const Step &step, const CompileOptions &options) {
+  StringRef flag = step.flag;
+  if (flag == "prefill-specialize-model") {
+    std::string text = "kv-layout=" + options.kvLayout + " block-size=" + std::to_string(options.kvBlockSize) +
+                       " max-seq=" + std::to_string(options.maxSeq);
+    return options.dtype.empty() ? text : text + " dtype=" + options.dtype;
+  }
+  if (flag == "prefill-convert-to-cpu-kernels")
+    return "isa=" + options.isa;
+  return "";
+}
+
+} // namespace
+
+std::optional<Level> mlir::prefill::parseLevel(StringRef name) {
+  for (auto [index, known] : llvm::enumerate(kLevelNames))
+    if (name == known)
+      return Level(index);
+  return std::nullopt;
+}
+
+StringRef mlir::prefill::levelName(Level level) { return kLevelNames[int(level)]; }
+
+std::string mlir::prefill::allLevelNames() { return llvm::join(ArrayRef<const char *>(kLevelNames), ", "); }
+
+std::vector<std::string> mlir::prefill::optionalPassFlags() {
+  std::vector<std::string> flags;
+  for (const Step &step : kSteps)
+    if (step.optional)
+      flags.push_back(step.flag);
+  return flags;
+}
+
+LogicalResult mlir::prefill::buildLevel(Level level, const CompileOptions &options, OpPassManager &pm) {
+  if (level == Level::Target) {
+    buildKernelToLLVMPipeline(pm);
+    return success();
+  }
+  for (const Step &step : kSteps) {
+    if (step.level != level)
+      continue;
+    std::string passOptions = requiredOptions(step, options);
+    if (step.optional && llvm::is_contained(options.disabledPasses, step.flag)) {
+      if (!step.plainOptions)
+        continue;
+      passOptions = step.plainOptions;
+    }
+    std::string text = step.flag;
+    if (!passOptions.empty())
+      text += "{" + passOptions + "}";
+    if (step.nested)
+      text = "func.func(" + text + ")";
+    if (failed(parsePassPipeline(text, pm)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult mlir::prefill::runToLevel(ModuleOp module, Level last, const CompileOptions &options,
+                                        llvm::function_ref<LogicalResult(PassManager &)> configure) {
+  for (int level = 0; level <= int(last); ++level) {
+    if (Level(level) == Level::Kernel)
+      keepOnlyKernels(module);
+    PassManager pm(module.getContext(), ModuleOp::getOperationName());
+    if (failed(configure(pm)) || failed(buildLevel(Level(level), options, pm)) || failed(pm.run(module)))
+      return failure();
+    if (Level(level) == Level::Target && failed(addKernelEntries(module)))
+      return failure();
+  }
+  return success();
+}

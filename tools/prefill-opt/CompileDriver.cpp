@@ -1,0 +1,268 @@
+//===- CompileDriver.cpp - `prefill-opt --compile` --------------------------===//
+#include "CompileDriver.h"
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Support/Timing.h"
+#include "prefill/Codegen/CPU/IsaTable.h"
+#include "prefill/Dialect/Prefill/IR/Prefill.h"
+#include "prefill/Pipelines/Compile.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace mlir::prefill;
+
+namespace {
+
+struct DriverOptions {
+  CompileOptions compile;
+  std::string input = "-";
+  std::string output = "-";
+  std::vector<std::string> targets;
+  std::optional<Level> stopAt;
+  bool compileModule = false;
+  bool explain = false;
+  std::vector<const char *> mlirOptions; ///< --mlir-…, parsed by MLIR itself
+};
+
+constexpr const char *kOptionList =
+    "--compile, --compile-to=LEVEL, --explain, --target=cpu, --dtype=f32|bf16|f16, --kv-layout=L[:block_size], --max-seq=N, "
+    "--disable-pass=FLAG, --isa=NAME, -o FILE, --mlir-…";
+
+int fail(const llvm::Twine &message) {
+  llvm::errs() << "error: " << message << "\n";
+  return 1;
+}
+
+/// Prints the first error as one line; warnings, remarks and notes are dropped unless they were asked for.
+class OneLineDiagnostics {
+public:
+  OneLineDiagnostics(MLIRContext &context)
+      : handler(&context, [this](Diagnostic &diagnostic) {
+          if (diagnostic.getSeverity() == DiagnosticSeverity::Error && message.empty())
+            message = describe(diagnostic);
+          return success();
+        }) {}
+  int report(const llvm::Twine &fallback) { return message.empty() ? fail(fallback) : fail(message); }
+
+private:
+  static std::string describe(Diagnostic &diagnostic) {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    if (auto loc = dyn_cast<FileLineColLoc>(diagnostic.getLocation()))
+      stream << loc.getFilename().getValue() << ":" << loc.getLine() << ":" << loc.getColumn() << ": ";
+    stream << diagnostic;
+    for (char &c : text)
+      if (c == '\n')
+        c = ' ';
+    return text;
+  }
+  std::string message;
+  ScopedDiagnosticHandler handler;
+};
+
+std::optional<int> parseKVLayout(StringRef value, CompileOptions &options) {
+  auto [layout, blockSize] = value.split(':');
+  std::optional<KVLayout> known = symbolizeKVLayout(layout);
+  if (!known)
+    return fail("--kv-layout is '" + value + "', expected contiguous, head_major or paged_nhd[:block_size]");
+  options.kvLayout = layout.str();
+  if (!value.contains(':'))
+    return std::nullopt;
+  if (*known != KVLayout::PagedNHD)
+    return fail("--kv-layout is '" + value + "', but only paged_nhd has a block size");
+  if (blockSize.getAsInteger(10, options.kvBlockSize) || options.kvBlockSize < 1 || options.kvBlockSize > 65536)
+    return fail("--kv-layout block size is '" + blockSize + "', expected a number from 1 to 65536");
+  return std::nullopt;
+}
+
+std::optional<int> parseTarget(StringRef value, DriverOptions &options) {
+  if (value == "cpu") {
+    options.targets.push_back(value.str());
+    return std::nullopt;
+  }
+  if (value.starts_with("cuda"))
+    return fail("--target is '" + value + "', which this build has no code generator for, expected cpu");
+  return fail("--target is '" + value + "', expected cpu");
+}
+
+/// Fills `options`; returns an exit code when the command line is wrong.
+std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
+  bool haveInput = false;
+  for (int i = 1; i < argc; ++i) {
+    StringRef argument = argv[i];
+    if (argument.starts_with("--mlir-")) {
+      options.mlirOptions.push_back(argv[i]);
+      continue;
+    }
+    if (!argument.starts_with("-") || argument == "-") {
+      if (haveInput)
+        return fail("more than one input file: '" + options.input + "' and '" + argument + "'");
+      options.input = argument.str();
+      haveInput = true;
+      continue;
+    }
+    StringRef name = argument, value;
+    bool hasValue = argument.contains('=');
+    if (hasValue)
+      std::tie(name, value) = argument.split('=');
+    name = name.drop_while([](char c) { return c == '-'; });
+    if (name == "compile" || name == "explain") {
+      if (hasValue)
+        return fail("option --" + name + " takes no value, got '" + value + "'");
+      (name == "compile" ? options.compileModule : options.explain) = true;
+      continue;
+    }
+    static constexpr const char *valued[] = {"compile-to", "target", "dtype", "kv-layout", "max-seq", "disable-pass", "isa", "o"};
+    if (!llvm::is_contained(valued, name))
+      return fail("unknown option '" + argument + "', expected one of: " + kOptionList);
+    if (!hasValue) {
+      if (++i >= argc)
+        return fail("option '" + argument + "' needs a value");
+      value = argv[i];
+    }
+    std::optional<int> error;
+    if (name == "compile-to") {
+      options.stopAt = parseLevel(value);
+      if (!options.stopAt)
+        return fail("--compile-to is '" + value + "', expected one of: " + allLevelNames());
+    } else if (name == "target") {
+      error = parseTarget(value, options);
+    } else if (name == "dtype") {
+      if (value != "f32" && value != "bf16" && value != "f16")
+        return fail("--dtype is '" + value + "', expected f32, bf16 or f16");
+      options.compile.dtype = value.str();
+    } else if (name == "kv-layout") {
+      error = parseKVLayout(value, options.compile);
+    } else if (name == "max-seq") {
+      if (value.getAsInteger(10, options.compile.maxSeq) || options.compile.maxSeq < 1)
+        return fail("--max-seq is '" + value + "', expected a number of at least 1");
+    } else if (name == "disable-pass") {
+      std::vector<std::string> known = optionalPassFlags();
+      // The short spelling without the dialect's prefix is accepted as well.
+      std::string flag = value.starts_with("prefill-") ? value.str() : ("prefill-" + value).str();
+      if (!llvm::is_contained(known, flag))
+        return fail("--disable-pass is '" + value + "', expected one of: " + llvm::join(known, ", "));
+      options.compile.disabledPasses.push_back(flag);
+    } else if (name == "isa") {
+      if (!lookupCpuIsa(value))
+        return fail("--isa is '" + value + "', expected one of: " + cpuIsaNames());
+      options.compile.isa = value.str();
+    } else {
+      options.output = value.str();
+    }
+    if (error)
+      return error;
+  }
+  if (options.compileModule && options.stopAt)
+    return fail("--compile and --compile-to exclude each other");
+  if (options.compileModule && options.output == "-" && !options.explain)
+    return fail("--compile needs -o FILE.pfm");
+  return std::nullopt;
+}
+
+/// One line for each thing that a pass left unfused, then a summary.
+void explain(ModuleOp module, llvm::raw_ostream &os) {
+  int64_t notFolded = 0;
+  module.walk([&](Operation *op) {
+    auto reason = op->getAttrOfType<StringAttr>("prefill.not_folded");
+    if (!reason)
+      return;
+    ++notFolded;
+    if (auto layer = op->getAttrOfType<IntegerAttr>(kLayerAttr))
+      os << "layer " << layer.getInt() << ": ";
+    auto name = op->getAttrOfType<StringAttr>(kNameAttr);
+    os << (name ? name.getValue() : op->getName().getStringRef()) << ": not folded: " << reason.getValue() << "\n";
+  });
+  llvm::MapVector<int64_t, int64_t> launches;
+  module.walk([&](LaunchOp launch) {
+    auto layer = launch->getAttrOfType<IntegerAttr>(kLayerAttr);
+    ++launches[layer ? layer.getInt() : -1];
+  });
+  int64_t most = 0;
+  for (auto [layer, count] : launches)
+    if (layer >= 0)
+      most = std::max(most, count);
+  os << notFolded << " not folded; " << most << " kernels a layer\n";
+}
+
+/// Writes to a temporary file and renames it, so that a failure leaves nothing half written.
+int writeOutput(StringRef path, llvm::function_ref<void(llvm::raw_ostream &)> write) {
+  llvm::Error error = llvm::writeToOutput(path, [&](llvm::raw_ostream &os) {
+    write(os);
+    return llvm::Error::success();
+  });
+  if (error)
+    return fail("cannot write '" + path + "': " + llvm::toString(std::move(error)));
+  return 0;
+}
+
+} // namespace
+
+bool mlir::prefill::wantsCompileDriver(int argc, char **argv) {
+  return llvm::any_of(llvm::ArrayRef<char *>(argv + 1, argc - 1), [](StringRef argument) {
+    StringRef name = argument.split('=').first;
+    return name == "--compile" || name == "--compile-to" || name == "--explain";
+  });
+}
+
+int mlir::prefill::compileDriverMain(int argc, char **argv, DialectRegistry &registry) {
+  DriverOptions options;
+  if (std::optional<int> code = parseOptions(argc, argv, options))
+    return *code;
+  registerPassManagerCLOptions();
+  registerAsmPrinterCLOptions();
+  registerDefaultTimingManagerCLOptions();
+  std::vector<const char *> mlirArguments = {argv[0]};
+  mlirArguments.insert(mlirArguments.end(), options.mlirOptions.begin(), options.mlirOptions.end());
+  llvm::cl::ParseCommandLineOptions(mlirArguments.size(), mlirArguments.data(), "Prefill compiler\n");
+
+  bool debugOutput = !options.mlirOptions.empty();
+  MLIRContext context(registry, debugOutput ? MLIRContext::Threading::DISABLED : MLIRContext::Threading::ENABLED);
+  OneLineDiagnostics diagnostics(context);
+  std::string openError;
+  auto buffer = llvm::MemoryBuffer::getFileOrSTDIN(options.input, /*IsText=*/true);
+  if (!buffer)
+    return fail("cannot read '" + options.input + "': " + buffer.getError().message());
+  llvm::SourceMgr sources;
+  sources.AddNewSourceBuffer(std::move(*buffer), llvm::SMLoc());
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, &context);
+  if (!module)
+    return diagnostics.report("cannot parse '" + options.input + "'");
+
+  DefaultTimingManager timing;
+  applyDefaultTimingManagerCLOptions(timing);
+  TimingScope scope = timing.getRootScope();
+  auto configure = [&](PassManager &pm) -> LogicalResult {
+    pm.enableTiming(scope);
+    return applyPassManagerCLOptions(pm);
+  };
+
+  if (options.compileModule) {
+    auto bytes = compileForCpu(*module, options.compile, configure);
+    if (failed(bytes))
+      return diagnostics.report("compilation failed");
+    if (options.explain)
+      explain(*module, llvm::outs());
+    if (options.output == "-")
+      return 0;
+    return writeOutput(options.output, [&](llvm::raw_ostream &os) { os.write(bytes->data(), bytes->size()); });
+  }
+  Level last = options.stopAt.value_or(Level::Config);
+  if (failed(runToLevel(*module, last, options.compile, configure)))
+    return diagnostics.report("compilation failed");
+  if (options.explain)
+    explain(*module, llvm::outs());
+  if (!options.stopAt)
+    return 0;
+  return writeOutput(options.output, [&](llvm::raw_ostream &os) {
+    module->print(os);
+    os << "\n";
+  });
+}
