@@ -13,25 +13,35 @@ namespace {
 /// Progress is reported about every so many bytes.
 constexpr int64_t progressBytes = int64_t(32) << 20;
 
-/// Rounds `count` values to `dtype` and stores them `stride` elements apart.
+/// Rounds `count` values to `dtype`.
 void store(module::DType dtype, const float *values, int64_t count,
-           std::byte *out, int64_t stride = 1) {
+           std::byte *out) {
   auto *out16 = reinterpret_cast<uint16_t *>(out);
-  auto *out32 = reinterpret_cast<float *>(out);
   switch (dtype) {
   case module::DType::bf16:
     for (int64_t i = 0; i < count; ++i)
-      out16[i * stride] = floatToBf16(values[i]);
+      out16[i] = floatToBf16(values[i]);
     return;
   case module::DType::f16:
     for (int64_t i = 0; i < count; ++i)
-      out16[i * stride] = floatToF16(values[i]);
+      out16[i] = floatToF16(values[i]);
     return;
   default:
-    for (int64_t i = 0; i < count; ++i)
-      out32[i * stride] = values[i];
+    std::memcpy(out, values, count * sizeof(float));
     return;
   }
+}
+
+/// Copies `count` units of `unitBytes` to places `stride` bytes apart.
+void scatter(const std::byte *units, int64_t count, int64_t unitBytes,
+             std::byte *out, int64_t stride) {
+  if (unitBytes == 4) { // pairs of 16-bit numbers and single f32: one move each
+    for (int64_t i = 0; i < count; ++i)
+      std::memcpy(out + i * stride, units + i * 4, 4);
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i)
+    std::memcpy(out + i * stride, units + i * unitBytes, unitBytes);
 }
 
 /// Writes one resident weight, in units that threads share: panels of a packed
@@ -56,56 +66,49 @@ public:
 
   int64_t units() const { return numUnits; }
   int64_t unitBytes() const { return unitElements * elementBytes; }
-  /// f32 values that a thread needs.
-  static int64_t scratchElements(const module::Module &file, uint32_t index) {
+  /// Bytes that a thread needs: a row in f32 and, for packing, the same row
+  /// rounded.
+  static uint64_t scratchBytes(const module::Module &file, uint32_t index) {
     const module::Weight &weight = *file.weights()->Get(index);
     const auto *pack = weight.source_as_PackSource();
-    return pack ? file.weights()->Get(pack->input())->shape()->Get(1)
-                : WeightProgram::rowLength(weight);
+    if (!pack)
+      return alignUp(WeightProgram::rowLength(weight) * sizeof(float));
+    int64_t K = file.weights()->Get(pack->input())->shape()->Get(1);
+    return 2 * alignUp(K * sizeof(float));
   }
 
-  void write(int64_t unit, float *scratch) const {
+  void write(int64_t unit, std::byte *scratch) const {
     std::byte *target = out + unit * unitBytes();
+    float *row = reinterpret_cast<float *>(scratch);
     if (pack)
-      return writePanel(unit, target, scratch);
-    program.row(index, unit, scratch);
-    store(weight.dtype(), scratch, unitElements, target);
+      return writePanel(unit, target, row,
+                        scratch + alignUp(K * sizeof(float)));
+    program.row(index, unit, row);
+    store(weight.dtype(), row, unitElements, target);
   }
 
 private:
+  static uint64_t alignUp(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
   /// [ceil(K / k_pack)][panel_n][k_pack]; what the input does not fill is zero.
-  void writePanel(int64_t panel, std::byte *target, float *scratch) const {
-    int64_t panelN = pack->panel_n(), kPack = pack->k_pack(),
-            groupN = pack->group_n();
+  void writePanel(int64_t panel, std::byte *target, float *row,
+                  std::byte *rounded) const {
+    int64_t panelN = pack->panel_n(), groupN = pack->group_n();
     std::memset(target, 0, unitBytes());
     int64_t group = panel / panelsPerGroup;
     int64_t firstInGroup = panel % panelsPerGroup * panelN;
     int64_t groupRows = std::min(groupN, inputRows - group * groupN);
     int64_t rows = std::min(panelN, groupRows - firstInGroup);
+    int64_t packBytes = pack->k_pack() * elementBytes;
+    int64_t fullPacks = K / pack->k_pack();
     for (int64_t n = 0; n < rows; ++n) {
-      program.row(pack->input(), group * groupN + firstInGroup + n, scratch);
-      for (int64_t kk = 0; kk < kPack; ++kk) {
-        // Elements kk, kk + k_pack, ... of the row, one for each k block.
-        int64_t count = (K - kk + kPack - 1) / kPack;
-        if (count <= 0)
-          break;
-        storeStrided(scratch + kk, count,
-                     target + (n * kPack + kk) * elementBytes);
-      }
-    }
-  }
-
-  void storeStrided(const float *values, int64_t count,
-                    std::byte *target) const {
-    int64_t kPack = pack->k_pack(), stride = pack->panel_n() * kPack;
-    // In runs that stay in L1, gathered first so that rounding is vectorized.
-    float run[256];
-    for (int64_t done = 0; done < count; done += 256) {
-      int64_t length = std::min<int64_t>(256, count - done);
-      for (int64_t i = 0; i < length; ++i)
-        run[i] = values[(done + i) * kPack];
-      store(weight.dtype(), run, length, target + done * stride * elementBytes,
-            stride);
+      program.row(pack->input(), group * groupN + firstInGroup + n, row);
+      store(weight.dtype(), row, K, rounded);
+      std::byte *column = target + n * packBytes;
+      scatter(rounded, fullPacks, packBytes, column, panelN * packBytes);
+      if (int64_t rest = K - fullPacks * pack->k_pack())
+        std::memcpy(column + fullPacks * panelN * packBytes,
+                    rounded + fullPacks * packBytes, rest * elementBytes);
     }
   }
 
@@ -130,7 +133,7 @@ ResidentWeights::load(const LoadedModule &module, const TensorSource &source,
 
   std::unique_ptr<ResidentWeights> loaded(new ResidentWeights(module));
   ThreadPool &threads = module.device().threads();
-  uint64_t total = 0, scratchElements = 0;
+  uint64_t total = 0, scratchBytes = 0;
   for (uint32_t i = 0; i < file.weights()->size(); ++i) {
     const module::Weight &weight = *file.weights()->Get(i);
     uint64_t bytes = 0;
@@ -138,8 +141,8 @@ ResidentWeights::load(const LoadedModule &module, const TensorSource &source,
       bytes = byteSize(weight.dtype());
       for (int64_t extent : *weight.shape())
         bytes *= extent;
-      scratchElements = std::max<uint64_t>(
-          scratchElements, TensorWriter::scratchElements(file, i));
+      scratchBytes =
+          std::max(scratchBytes, TensorWriter::scratchBytes(file, i));
     }
     Result<Allocation> tensor = loaded->allocator.allocate(
         MemoryClass::weights, bytes, "weight " + quote(weight.name()->str()));
@@ -149,11 +152,10 @@ ResidentWeights::load(const LoadedModule &module, const TensorSource &source,
     total += bytes;
   }
   Result<Allocation> scratch = loaded->allocator.allocate(
-      MemoryClass::temporaries,
-      scratchElements * sizeof(float) * threads.size(), "loading weights");
+      MemoryClass::temporaries, scratchBytes * threads.size(),
+      "loading weights");
   if (!scratch)
     return scratch.takeError();
-  float *scratchData = reinterpret_cast<float *>(scratch->data());
 
   uint64_t done = 0;
   if (progress)
@@ -166,7 +168,7 @@ ResidentWeights::load(const LoadedModule &module, const TensorSource &source,
     for (int64_t first = 0; first < writer.units(); first += slice) {
       int64_t count = std::min(slice, writer.units() - first);
       threads.run(count, [&](int thread, int64_t begin, int64_t end) {
-        float *own = scratchData + thread * scratchElements;
+        std::byte *own = scratch->data() + thread * scratchBytes;
         for (int64_t unit = begin; unit < end; ++unit)
           writer.write(first + unit, own);
       });

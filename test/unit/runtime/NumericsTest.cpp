@@ -29,8 +29,9 @@ TEST(FloatConversion, Bf16RoundsToNearestEven) {
       std::isnan(bf16ToFloat(floatToBf16(std::bit_cast<float>(0x7f800001u)))));
   for (uint32_t bits = 0; bits < 65536; ++bits) {
     float value = bf16ToFloat(static_cast<uint16_t>(bits));
-    if (!std::isnan(value))
+    if (!std::isnan(value)) {
       ASSERT_EQ(floatToBf16(value), bits);
+    }
   }
 }
 
@@ -63,8 +64,9 @@ TEST(FloatConversion, F16) {
       f16ToFloat(floatToF16(std::numeric_limits<float>::quiet_NaN()))));
   for (uint32_t bits = 0; bits < 65536; ++bits) {
     float value = f16ToFloat(static_cast<uint16_t>(bits));
-    if (!std::isnan(value))
+    if (!std::isnan(value)) {
       ASSERT_EQ(floatToF16(value), bits);
+    }
   }
   std::mt19937 random(1);
   for (float value : {65519.99f, 65520.0f, 1e9f, 0x1p-25f, 0x1.8p-25f, 0x1p-26f,

@@ -80,12 +80,13 @@ TEST_P(SessionOverLayouts, ChunksAndDecodeContinueTheCache) {
     std::vector<float> logits(testVocab);
     for (size_t first = 0; first < tokens.size(); first += chunk) {
       size_t last = std::min(tokens.size(), first + chunk);
-      if (last - first == 1)
+      if (last - first == 1) {
         ASSERT_EQ(
             prefill_session_decode(run.session, tokens[first], logits.data()),
             PREFILL_OK);
-      else
+      } else {
         logits = run.prefill({tokens.begin() + first, tokens.begin() + last});
+      }
     }
     EXPECT_TRUE(bitEqual(logits, expected)) << chunk;
     // What lies in the cache is the same too, wherever it lies.
