@@ -34,8 +34,8 @@ static Value createTileLoop(KernelBuilder &b, Value count, bool plain) {
 
 static void setTileGrid(func::FuncOp kernel, LoweringConfigAttr config,
                         int64_t multiplier, bool plain) {
-  // One block holds all rows of a plain kernel.
-  constexpr int64_t allRows = int64_t(1) << 32;
+  // One block holds all rows of a plain kernel: more than a batch can have.
+  constexpr int64_t allRows = std::numeric_limits<int32_t>::max();
   setGrid(kernel, config.getDomain(), plain ? allRows : config.getBlockM(),
           /*plusSequences=*/false, plain ? 1 : multiplier);
 }

@@ -1,4 +1,5 @@
-//===- Compile.cpp - a model to the bytes of a module -----------------------===//
+//===- Compile.cpp - a model to the bytes of a module
+//-----------------------===//
 #include "prefill/Pipelines/Compile.h"
 #include "prefill/Codegen/CPU/IsaTable.h"
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
@@ -9,15 +10,17 @@ using namespace mlir;
 using namespace mlir::prefill;
 
 void mlir::prefill::keepOnlyKernels(ModuleOp module) {
-  for (Operation &op : llvm::make_early_inc_range(module.getBody()->getOperations()))
+  for (Operation &op :
+       llvm::make_early_inc_range(module.getBody()->getOperations()))
     if (!op.hasAttr(kKernelAttr))
       op.erase();
 }
 
-FailureOr<llvm::SmallVector<char, 0>>
-mlir::prefill::compileForCpu(ModuleOp module, const CompileOptions &options,
-                             llvm::function_ref<LogicalResult(PassManager &)> configure) {
-  auto runLevel = [&](ModuleOp op, Level level, const CompileOptions &levelOptions) -> LogicalResult {
+FailureOr<llvm::SmallVector<char, 0>> mlir::prefill::compileForCpu(
+    ModuleOp module, const CompileOptions &options,
+    llvm::function_ref<LogicalResult(PassManager &)> configure) {
+  auto runLevel = [&](ModuleOp op, Level level,
+                      const CompileOptions &levelOptions) -> LogicalResult {
     PassManager pm(op.getContext(), ModuleOp::getOperationName());
     if (failed(configure(pm)) || failed(buildLevel(level, levelOptions, pm)))
       return failure();
@@ -39,10 +42,12 @@ mlir::prefill::compileForCpu(ModuleOp module, const CompileOptions &options,
     keepOnlyKernels(*variant);
     if (failed(runLevel(*variant, Level::Kernel, variantOptions)))
       return failure();
-    auto object = compileObject(*variant, CpuTarget{isa.cpu.str(), isa.features.str()});
+    auto object =
+        compileObject(*variant, CpuTarget{isa.cpu.str(), isa.features.str()});
     if (failed(object))
       return failure();
-    auto shared = linkSharedObject(*object, "prefill_cpu_" + isa.name.str(), module.getLoc());
+    auto shared = linkSharedObject(*object, "prefill_cpu_" + isa.name.str(),
+                                   module.getLoc());
     if (failed(shared))
       return failure();
     code.push_back({"cpu", isa.name.str(), std::move(*shared)});

@@ -1,4 +1,5 @@
-//===- Pipelines.cpp - the order of passes ----------------------------------===//
+//===- Pipelines.cpp - the order of passes
+//----------------------------------===//
 #include "prefill/Pipelines/Pipelines.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "prefill/Pipelines/Compile.h"
@@ -15,8 +16,8 @@ namespace {
 struct Step {
   Level level;
   const char *flag;
-  /// Options when the pass is left out: it then runs in its plain form. Null: it does not run. Steps that are not optional
-  /// cannot be left out.
+  /// Options when the pass is left out: it then runs in its plain form. Null:
+  /// it does not run. Steps that are not optional cannot be left out.
   const char *plainOptions = nullptr;
   bool optional = true;
   /// Runs on each function of the module.
@@ -50,19 +51,25 @@ constexpr Step kSteps[] = {
     {Level::Config, "prefill-verify-config", nullptr, kRequired},
     {Level::Config, "prefill-outline-kernels", nullptr, kRequired},
 
-    {Level::Tiled, "prefill-convert-attention-to-online", nullptr, kOptional, kNested},
+    {Level::Tiled, "prefill-convert-attention-to-online", nullptr, kOptional,
+     kNested},
     {Level::Tiled, "prefill-tile", "plain=true"},
-    {Level::Tiled, "prefill-specialize-causal-blocks", nullptr, kOptional, kNested},
+    {Level::Tiled, "prefill-specialize-causal-blocks", nullptr, kOptional,
+     kNested},
+    {Level::Tiled, "canonicalize", nullptr, kRequired},
+    {Level::Tiled, "cse", nullptr, kRequired},
 
     {Level::Kernel, "prefill-convert-to-cpu-kernels", nullptr, kRequired},
 };
 
-constexpr const char *kLevelNames[] = {"model", "fused", "config", "tiled", "kernel", "target"};
+constexpr const char *kLevelNames[] = {"model", "fused",  "config",
+                                       "tiled", "kernel", "target"};
 
 std::string requiredOptions(const Step &step, const CompileOptions &options) {
   StringRef flag = step.flag;
   if (flag == "prefill-specialize-model") {
-    std::string text = "kv-layout=" + options.kvLayout + " block-size=" + std::to_string(options.kvBlockSize) +
+    std::string text = "kv-layout=" + options.kvLayout +
+                       " block-size=" + std::to_string(options.kvBlockSize) +
                        " max-seq=" + std::to_string(options.maxSeq);
     return options.dtype.empty() ? text : text + " dtype=" + options.dtype;
   }
@@ -80,9 +87,13 @@ std::optional<Level> mlir::prefill::parseLevel(StringRef name) {
   return std::nullopt;
 }
 
-StringRef mlir::prefill::levelName(Level level) { return kLevelNames[int(level)]; }
+StringRef mlir::prefill::levelName(Level level) {
+  return kLevelNames[int(level)];
+}
 
-std::string mlir::prefill::allLevelNames() { return llvm::join(ArrayRef<const char *>(kLevelNames), ", "); }
+std::string mlir::prefill::allLevelNames() {
+  return llvm::join(ArrayRef<const char *>(kLevelNames), ", ");
+}
 
 std::vector<std::string> mlir::prefill::optionalPassFlags() {
   std::vector<std::string> flags;
@@ -92,7 +103,9 @@ std::vector<std::string> mlir::prefill::optionalPassFlags() {
   return flags;
 }
 
-LogicalResult mlir::prefill::buildLevel(Level level, const CompileOptions &options, OpPassManager &pm) {
+LogicalResult mlir::prefill::buildLevel(Level level,
+                                        const CompileOptions &options,
+                                        OpPassManager &pm) {
   if (level == Level::Target) {
     buildKernelToLLVMPipeline(pm);
     return success();
@@ -101,7 +114,8 @@ LogicalResult mlir::prefill::buildLevel(Level level, const CompileOptions &optio
     if (step.level != level)
       continue;
     std::string passOptions = requiredOptions(step, options);
-    if (step.optional && llvm::is_contained(options.disabledPasses, step.flag)) {
+    if (step.optional &&
+        llvm::is_contained(options.disabledPasses, step.flag)) {
       if (!step.plainOptions)
         continue;
       passOptions = step.plainOptions;
@@ -117,13 +131,15 @@ LogicalResult mlir::prefill::buildLevel(Level level, const CompileOptions &optio
   return success();
 }
 
-LogicalResult mlir::prefill::runToLevel(ModuleOp module, Level last, const CompileOptions &options,
-                                        llvm::function_ref<LogicalResult(PassManager &)> configure) {
+LogicalResult mlir::prefill::runToLevel(
+    ModuleOp module, Level last, const CompileOptions &options,
+    llvm::function_ref<LogicalResult(PassManager &)> configure) {
   for (int level = 0; level <= int(last); ++level) {
     if (Level(level) == Level::Kernel)
       keepOnlyKernels(module);
     PassManager pm(module.getContext(), ModuleOp::getOperationName());
-    if (failed(configure(pm)) || failed(buildLevel(Level(level), options, pm)) || failed(pm.run(module)))
+    if (failed(configure(pm)) ||
+        failed(buildLevel(Level(level), options, pm)) || failed(pm.run(module)))
       return failure();
     if (Level(level) == Level::Target && failed(addKernelEntries(module)))
       return failure();

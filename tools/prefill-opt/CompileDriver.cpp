@@ -1,4 +1,5 @@
-//===- CompileDriver.cpp - `prefill-opt --compile` --------------------------===//
+//===- CompileDriver.cpp - `prefill-opt --compile`
+//--------------------------===//
 #include "CompileDriver.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/DialectRegistry.h"
@@ -32,7 +33,8 @@ struct DriverOptions {
 };
 
 constexpr const char *kOptionList =
-    "--compile, --compile-to=LEVEL, --explain, --target=cpu, --dtype=f32|bf16|f16, --kv-layout=L[:block_size], --max-seq=N, "
+    "--compile, --compile-to=LEVEL, --explain, --target=cpu, "
+    "--dtype=f32|bf16|f16, --kv-layout=L[:block_size], --max-seq=N, "
     "--disable-pass=FLAG, --isa=NAME, -o FILE, --mlir-…";
 
 int fail(const llvm::Twine &message) {
@@ -40,23 +42,28 @@ int fail(const llvm::Twine &message) {
   return 1;
 }
 
-/// Prints the first error as one line; warnings, remarks and notes are dropped unless they were asked for.
+/// Prints the first error as one line; warnings, remarks and notes are dropped
+/// unless they were asked for.
 class OneLineDiagnostics {
 public:
   OneLineDiagnostics(MLIRContext &context)
       : handler(&context, [this](Diagnostic &diagnostic) {
-          if (diagnostic.getSeverity() == DiagnosticSeverity::Error && message.empty())
+          if (diagnostic.getSeverity() == DiagnosticSeverity::Error &&
+              message.empty())
             message = describe(diagnostic);
           return success();
         }) {}
-  int report(const llvm::Twine &fallback) { return message.empty() ? fail(fallback) : fail(message); }
+  int report(const llvm::Twine &fallback) {
+    return message.empty() ? fail(fallback) : fail(message);
+  }
 
 private:
   static std::string describe(Diagnostic &diagnostic) {
     std::string text;
     llvm::raw_string_ostream stream(text);
     if (auto loc = dyn_cast<FileLineColLoc>(diagnostic.getLocation()))
-      stream << loc.getFilename().getValue() << ":" << loc.getLine() << ":" << loc.getColumn() << ": ";
+      stream << loc.getFilename().getValue() << ":" << loc.getLine() << ":"
+             << loc.getColumn() << ": ";
     stream << diagnostic;
     for (char &c : text)
       if (c == '\n')
@@ -71,14 +78,18 @@ std::optional<int> parseKVLayout(StringRef value, CompileOptions &options) {
   auto [layout, blockSize] = value.split(':');
   std::optional<KVLayout> known = symbolizeKVLayout(layout);
   if (!known)
-    return fail("--kv-layout is '" + value + "', expected contiguous, head_major or paged_nhd[:block_size]");
+    return fail("--kv-layout is '" + value +
+                "', expected contiguous, head_major or paged_nhd[:block_size]");
   options.kvLayout = layout.str();
   if (!value.contains(':'))
     return std::nullopt;
   if (*known != KVLayout::PagedNHD)
-    return fail("--kv-layout is '" + value + "', but only paged_nhd has a block size");
-  if (blockSize.getAsInteger(10, options.kvBlockSize) || options.kvBlockSize < 1 || options.kvBlockSize > 65536)
-    return fail("--kv-layout block size is '" + blockSize + "', expected a number from 1 to 65536");
+    return fail("--kv-layout is '" + value +
+                "', but only paged_nhd has a block size");
+  if (blockSize.getAsInteger(10, options.kvBlockSize) ||
+      options.kvBlockSize < 1 || options.kvBlockSize > 65536)
+    return fail("--kv-layout block size is '" + blockSize +
+                "', expected a number from 1 to 65536");
   return std::nullopt;
 }
 
@@ -88,7 +99,8 @@ std::optional<int> parseTarget(StringRef value, DriverOptions &options) {
     return std::nullopt;
   }
   if (value.starts_with("cuda"))
-    return fail("--target is '" + value + "', which this build has no code generator for, expected cpu");
+    return fail("--target is '" + value +
+                "', which this build has no code generator for, expected cpu");
   return fail("--target is '" + value + "', expected cpu");
 }
 
@@ -103,7 +115,8 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
     }
     if (!argument.starts_with("-") || argument == "-") {
       if (haveInput)
-        return fail("more than one input file: '" + options.input + "' and '" + argument + "'");
+        return fail("more than one input file: '" + options.input + "' and '" +
+                    argument + "'");
       options.input = argument.str();
       haveInput = true;
       continue;
@@ -115,13 +128,17 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
     name = name.drop_while([](char c) { return c == '-'; });
     if (name == "compile" || name == "explain") {
       if (hasValue)
-        return fail("option --" + name + " takes no value, got '" + value + "'");
+        return fail("option --" + name + " takes no value, got '" + value +
+                    "'");
       (name == "compile" ? options.compileModule : options.explain) = true;
       continue;
     }
-    static constexpr const char *valued[] = {"compile-to", "target", "dtype", "kv-layout", "max-seq", "disable-pass", "isa", "o"};
+    static constexpr const char *valued[] = {
+        "compile-to", "target",       "dtype", "kv-layout",
+        "max-seq",    "disable-pass", "isa",   "o"};
     if (!llvm::is_contained(valued, name))
-      return fail("unknown option '" + argument + "', expected one of: " + kOptionList);
+      return fail("unknown option '" + argument +
+                  "', expected one of: " + kOptionList);
     if (!hasValue) {
       if (++i >= argc)
         return fail("option '" + argument + "' needs a value");
@@ -131,7 +148,8 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
     if (name == "compile-to") {
       options.stopAt = parseLevel(value);
       if (!options.stopAt)
-        return fail("--compile-to is '" + value + "', expected one of: " + allLevelNames());
+        return fail("--compile-to is '" + value +
+                    "', expected one of: " + allLevelNames());
     } else if (name == "target") {
       error = parseTarget(value, options);
     } else if (name == "dtype") {
@@ -141,18 +159,24 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
     } else if (name == "kv-layout") {
       error = parseKVLayout(value, options.compile);
     } else if (name == "max-seq") {
-      if (value.getAsInteger(10, options.compile.maxSeq) || options.compile.maxSeq < 1)
-        return fail("--max-seq is '" + value + "', expected a number of at least 1");
+      if (value.getAsInteger(10, options.compile.maxSeq) ||
+          options.compile.maxSeq < 1)
+        return fail("--max-seq is '" + value +
+                    "', expected a number of at least 1");
     } else if (name == "disable-pass") {
       std::vector<std::string> known = optionalPassFlags();
       // The short spelling without the dialect's prefix is accepted as well.
-      std::string flag = value.starts_with("prefill-") ? value.str() : ("prefill-" + value).str();
+      std::string flag = value.starts_with("prefill-")
+                             ? value.str()
+                             : ("prefill-" + value).str();
       if (!llvm::is_contained(known, flag))
-        return fail("--disable-pass is '" + value + "', expected one of: " + llvm::join(known, ", "));
+        return fail("--disable-pass is '" + value +
+                    "', expected one of: " + llvm::join(known, ", "));
       options.compile.disabledPasses.push_back(flag);
     } else if (name == "isa") {
       if (!lookupCpuIsa(value))
-        return fail("--isa is '" + value + "', expected one of: " + cpuIsaNames());
+        return fail("--isa is '" + value +
+                    "', expected one of: " + cpuIsaNames());
       options.compile.isa = value.str();
     } else {
       options.output = value.str();
@@ -178,7 +202,8 @@ void explain(ModuleOp module, llvm::raw_ostream &os) {
     if (auto layer = op->getAttrOfType<IntegerAttr>(kLayerAttr))
       os << "layer " << layer.getInt() << ": ";
     auto name = op->getAttrOfType<StringAttr>(kNameAttr);
-    os << (name ? name.getValue() : op->getName().getStringRef()) << ": not folded: " << reason.getValue() << "\n";
+    os << (name ? name.getValue() : op->getName().getStringRef())
+       << ": not folded: " << reason.getValue() << "\n";
   });
   llvm::MapVector<int64_t, int64_t> launches;
   module.walk([&](LaunchOp launch) {
@@ -192,27 +217,33 @@ void explain(ModuleOp module, llvm::raw_ostream &os) {
   os << notFolded << " not folded; " << most << " kernels a layer\n";
 }
 
-/// Writes to a temporary file and renames it, so that a failure leaves nothing half written.
-int writeOutput(StringRef path, llvm::function_ref<void(llvm::raw_ostream &)> write) {
+/// Writes to a temporary file and renames it, so that a failure leaves nothing
+/// half written.
+int writeOutput(StringRef path,
+                llvm::function_ref<void(llvm::raw_ostream &)> write) {
   llvm::Error error = llvm::writeToOutput(path, [&](llvm::raw_ostream &os) {
     write(os);
     return llvm::Error::success();
   });
   if (error)
-    return fail("cannot write '" + path + "': " + llvm::toString(std::move(error)));
+    return fail("cannot write '" + path +
+                "': " + llvm::toString(std::move(error)));
   return 0;
 }
 
 } // namespace
 
 bool mlir::prefill::wantsCompileDriver(int argc, char **argv) {
-  return llvm::any_of(llvm::ArrayRef<char *>(argv + 1, argc - 1), [](StringRef argument) {
-    StringRef name = argument.split('=').first;
-    return name == "--compile" || name == "--compile-to" || name == "--explain";
-  });
+  return llvm::any_of(llvm::ArrayRef<char *>(argv + 1, argc - 1),
+                      [](StringRef argument) {
+                        StringRef name = argument.split('=').first;
+                        return name == "--compile" || name == "--compile-to" ||
+                               name == "--explain";
+                      });
 }
 
-int mlir::prefill::compileDriverMain(int argc, char **argv, DialectRegistry &registry) {
+int mlir::prefill::compileDriverMain(int argc, char **argv,
+                                     DialectRegistry &registry) {
   DriverOptions options;
   if (std::optional<int> code = parseOptions(argc, argv, options))
     return *code;
@@ -220,16 +251,21 @@ int mlir::prefill::compileDriverMain(int argc, char **argv, DialectRegistry &reg
   registerAsmPrinterCLOptions();
   registerDefaultTimingManagerCLOptions();
   std::vector<const char *> mlirArguments = {argv[0]};
-  mlirArguments.insert(mlirArguments.end(), options.mlirOptions.begin(), options.mlirOptions.end());
-  llvm::cl::ParseCommandLineOptions(mlirArguments.size(), mlirArguments.data(), "Prefill compiler\n");
+  mlirArguments.insert(mlirArguments.end(), options.mlirOptions.begin(),
+                       options.mlirOptions.end());
+  llvm::cl::ParseCommandLineOptions(mlirArguments.size(), mlirArguments.data(),
+                                    "Prefill compiler\n");
 
   bool debugOutput = !options.mlirOptions.empty();
-  MLIRContext context(registry, debugOutput ? MLIRContext::Threading::DISABLED : MLIRContext::Threading::ENABLED);
+  MLIRContext context(registry, debugOutput ? MLIRContext::Threading::DISABLED
+                                            : MLIRContext::Threading::ENABLED);
   OneLineDiagnostics diagnostics(context);
   std::string openError;
-  auto buffer = llvm::MemoryBuffer::getFileOrSTDIN(options.input, /*IsText=*/true);
+  auto buffer =
+      llvm::MemoryBuffer::getFileOrSTDIN(options.input, /*IsText=*/true);
   if (!buffer)
-    return fail("cannot read '" + options.input + "': " + buffer.getError().message());
+    return fail("cannot read '" + options.input +
+                "': " + buffer.getError().message());
   llvm::SourceMgr sources;
   sources.AddNewSourceBuffer(std::move(*buffer), llvm::SMLoc());
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, &context);
@@ -252,7 +288,9 @@ int mlir::prefill::compileDriverMain(int argc, char **argv, DialectRegistry &reg
       explain(*module, llvm::outs());
     if (options.output == "-")
       return 0;
-    return writeOutput(options.output, [&](llvm::raw_ostream &os) { os.write(bytes->data(), bytes->size()); });
+    return writeOutput(options.output, [&](llvm::raw_ostream &os) {
+      os.write(bytes->data(), bytes->size());
+    });
   }
   Level last = options.stopAt.value_or(Level::Config);
   if (failed(runToLevel(*module, last, options.compile, configure)))

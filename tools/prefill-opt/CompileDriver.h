@@ -8,10 +8,12 @@ class DialectRegistry;
 
 namespace mlir::prefill {
 
-/// True when the command line asks for the whole pipeline rather than for mlir-opt's behaviour.
+/// True when the command line asks for the whole pipeline rather than for
+/// mlir-opt's behaviour.
 bool wantsCompileDriver(int argc, char **argv);
 
-/// Runs the pipeline; returns the process's exit code. Errors are one line on stderr that starts with "error: ".
+/// Runs the pipeline; returns the process's exit code. Errors are one line on
+/// stderr that starts with "error: ".
 int compileDriverMain(int argc, char **argv, DialectRegistry &registry);
 
 } // namespace mlir::prefill

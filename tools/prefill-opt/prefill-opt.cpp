@@ -1,5 +1,7 @@
-//===- prefill-opt.cpp - the compiler's driver ------------------------------===//
-// Everything of mlir-opt; `--compile`, `--compile-to` and `--explain` run the whole pipeline (CompileDriver.h).
+//===- prefill-opt.cpp - the compiler's driver
+//------------------------------===//
+// Everything of mlir-opt; `--compile`, `--compile-to` and `--explain` run the
+// whole pipeline (CompileDriver.h).
 //===----------------------------------------------------------------------===//
 #include "CompileDriver.h"
 #include "mlir/IR/DialectRegistry.h"
@@ -23,5 +25,6 @@ int main(int argc, char **argv) {
   mlir::prefill::registerPrefillConversionPasses();
   if (mlir::prefill::wantsCompileDriver(argc, argv))
     return mlir::prefill::compileDriverMain(argc, argv, registry);
-  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Prefill compiler\n", registry));
+  return mlir::asMainReturnCode(
+      mlir::MlirOptMain(argc, argv, "Prefill compiler\n", registry));
 }

@@ -6,12 +6,15 @@
 
 namespace mlir::prefill {
 
-/// Compiles `module` (level model) for the CPU, every ISA variant, and returns the `.pfm` file's bytes. `module` is left at
-/// level config. Emits an error on failure. `configure` is applied to every pass manager.
-FailureOr<llvm::SmallVector<char, 0>> compileForCpu(ModuleOp module, const CompileOptions &options,
-                                                    llvm::function_ref<LogicalResult(PassManager &)> configure);
+/// Compiles `module` (level model) for the CPU, every ISA variant, and returns
+/// the `.pfm` file's bytes. `module` is left at level config. Emits an error on
+/// failure. `configure` is applied to every pass manager.
+FailureOr<llvm::SmallVector<char, 0>>
+compileForCpu(ModuleOp module, const CompileOptions &options,
+              llvm::function_ref<LogicalResult(PassManager &)> configure);
 
-/// Removes everything but kernel functions: what levels kernel and target start from.
+/// Removes everything but kernel functions: what levels kernel and target start
+/// from.
 void keepOnlyKernels(ModuleOp module);
 
 } // namespace mlir::prefill

@@ -25,24 +25,27 @@ std::string allLevelNames();
 
 /// What a module is compiled for.
 struct CompileOptions {
-  std::string dtype;                     ///< "f32", "bf16"; empty: the model's
-  std::string kvLayout = "contiguous";   ///< a KVLayout's name
-  int64_t kvBlockSize = 16;              ///< tokens a block of a paged layout
-  int64_t maxSeq = 0;                    ///< 0: the lesser of 4096 and the model's maximum
+  std::string dtype;                   ///< "f32", "bf16"; empty: the model's
+  std::string kvLayout = "contiguous"; ///< a KVLayout's name
+  int64_t kvBlockSize = 16;            ///< tokens a block of a paged layout
+  int64_t maxSeq = 0; ///< 0: the lesser of 4096 and the model's maximum
   std::vector<std::string> disabledPasses; ///< flags of passes to leave out
-  std::string isa = "avx512_bf16";       ///< the variant that levels kernel and target print
+  std::string isa =
+      "avx512_bf16"; ///< the variant that levels kernel and target print
 };
 
 /// Flags of the passes that `disabledPasses` may name, in pipeline order.
 std::vector<std::string> optionalPassFlags();
 
-/// Appends the passes that lead from the level before `level` to it, and its verifier. Level::Target is one ISA variant of
-/// the CPU in the LLVM dialect.
-LogicalResult buildLevel(Level level, const CompileOptions &options, OpPassManager &pm);
+/// Appends the passes that lead from the level before `level` to it, and its
+/// verifier. Level::Target is one ISA variant of the CPU in the LLVM dialect.
+LogicalResult buildLevel(Level level, const CompileOptions &options,
+                         OpPassManager &pm);
 
 /// Runs the levels from the model to `last` on `module`.
-LogicalResult runToLevel(ModuleOp module, Level last, const CompileOptions &options,
-                         llvm::function_ref<LogicalResult(PassManager &)> configure);
+LogicalResult
+runToLevel(ModuleOp module, Level last, const CompileOptions &options,
+           llvm::function_ref<LogicalResult(PassManager &)> configure);
 
 } // namespace mlir::prefill
 

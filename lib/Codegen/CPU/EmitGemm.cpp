@@ -71,7 +71,9 @@ FailureOr<GemmShape> shapeOf(GemmOp gemm) {
            << weight << "; expected shape [" << expected << "] of "
            << shape.elementType << " for N = " << shape.n << " in groups of "
            << shape.groupN;
-  bool wholePanels = shape.groupN == shape.n ? shape.blockN % kPanelN == 0
+  // A tile that holds every column may end within a panel, as a group may.
+  bool wholePanels = shape.groupN == shape.n ? shape.blockN % kPanelN == 0 ||
+                                                   shape.blockN == shape.n
                                              : shape.blockN % shape.groupN == 0;
   if (!wholePanels)
     return gemm.emitOpError("has block_n = ")

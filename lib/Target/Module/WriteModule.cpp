@@ -304,7 +304,8 @@ ModuleWriter::write(ArrayRef<ModuleCode> code) {
     table->target = variant.target;
     table->variant = variant.variant;
     table->object.assign(variant.object.begin(), variant.object.end());
-    table->checksum = fb::codeChecksum(table->object.data(), table->object.size());
+    table->checksum =
+        fb::codeChecksum(table->object.data(), table->object.size());
     module.code.push_back(std::move(table));
   }
   flatbuffers::FlatBufferBuilder builder;

@@ -32,3 +32,22 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
            << ", which is not a func.func with prefill.kernel";
   return success();
 }
+
+/// The tile form stores: into its buffers, and through `kv_append` into a cache
+/// that no operand names as memory.
+static void
+addTileEffects(OperandRange tile,
+               SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
+  if (!tile.empty())
+    effects.emplace_back(MemoryEffects::Write::get());
+}
+
+void GemmOp::getEffects(
+    SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
+  addTileEffects(getTile(), effects);
+}
+
+void RowwiseOp::getEffects(
+    SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
+  addTileEffects(getTile(), effects);
+}

@@ -5,7 +5,8 @@
 include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "prefill/Dialect/Prefill/IR/PrefillModelOps.td"
 
-def Prefill_GemmOp : Prefill_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, RecursiveMemoryEffects]> {
+def Prefill_GemmOp : Prefill_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, RecursiveMemoryEffects,
+                                      DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "x * transpose(w) with an epilogue on the f32 accumulator";
   let description = [{
     The region's argument is the accumulator, f32 [M, N]. Its nodes are model ops on f32 or rounded values; what it yields
@@ -26,7 +27,8 @@ def Prefill_GemmOp : Prefill_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, 
   }];
 }
 
-def Prefill_RowwiseOp : Prefill_Op<"rowwise", [AttrSizedOperandSegments, SingleBlock, RecursiveMemoryEffects]> {
+def Prefill_RowwiseOp : Prefill_Op<"rowwise", [AttrSizedOperandSegments, SingleBlock, RecursiveMemoryEffects,
+                                            DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "a kernel without a GEMM: nodes of an epilogue applied to rows that they load themselves";
   let description = [{
     The region has no argument; its leaves are values from outside (or `embed`, `select_rows`). This is the plain lowering
