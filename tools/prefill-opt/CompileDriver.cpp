@@ -191,10 +191,21 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
   return std::nullopt;
 }
 
-/// One line for each thing that a pass left unfused, then a summary.
-void explain(ModuleOp module, llvm::raw_ostream &os) {
+using ConfigurePasses = llvm::function_ref<LogicalResult(PassManager &)>;
+
+/// One line for each thing that a pass left unfused, then a summary. The
+/// reasons stand on the ops of level fused; the launches are those of level
+/// config.
+LogicalResult explain(ModuleOp model, const CompileOptions &options,
+                      ConfigurePasses configure, llvm::raw_ostream &os) {
+  OwningOpRef<ModuleOp> fused(model.clone()), config(model.clone());
+  if (failed(runToLevel(*fused, Level::Fused, options, configure)) ||
+      failed(runToLevel(*config, Level::Config, options, configure)))
+    return failure();
+  for (const std::string &flag : options.disabledPasses)
+    os << flag << ": disabled on the command line\n";
   int64_t notFolded = 0;
-  module.walk([&](Operation *op) {
+  fused->walk([&](Operation *op) {
     auto reason = op->getAttrOfType<StringAttr>("prefill.not_folded");
     if (!reason)
       return;
@@ -206,7 +217,7 @@ void explain(ModuleOp module, llvm::raw_ostream &os) {
        << ": not folded: " << reason.getValue() << "\n";
   });
   llvm::MapVector<int64_t, int64_t> launches;
-  module.walk([&](LaunchOp launch) {
+  config->walk([&](LaunchOp launch) {
     auto layer = launch->getAttrOfType<IntegerAttr>(kLayerAttr);
     ++launches[layer ? layer.getInt() : -1];
   });
@@ -215,6 +226,7 @@ void explain(ModuleOp module, llvm::raw_ostream &os) {
     if (layer >= 0)
       most = std::max(most, count);
   os << notFolded << " not folded; " << most << " kernels a layer\n";
+  return success();
 }
 
 /// Writes to a temporary file and renames it, so that a failure leaves nothing
@@ -260,7 +272,6 @@ int mlir::prefill::compileDriverMain(int argc, char **argv,
   MLIRContext context(registry, debugOutput ? MLIRContext::Threading::DISABLED
                                             : MLIRContext::Threading::ENABLED);
   OneLineDiagnostics diagnostics(context);
-  std::string openError;
   auto buffer =
       llvm::MemoryBuffer::getFileOrSTDIN(options.input, /*IsText=*/true);
   if (!buffer)
@@ -280,25 +291,23 @@ int mlir::prefill::compileDriverMain(int argc, char **argv,
     return applyPassManagerCLOptions(pm);
   };
 
+  if (options.explain &&
+      failed(explain(*module, options.compile, configure, llvm::outs())))
+    return diagnostics.report("compilation failed");
   if (options.compileModule) {
     auto bytes = compileForCpu(*module, options.compile, configure);
     if (failed(bytes))
       return diagnostics.report("compilation failed");
-    if (options.explain)
-      explain(*module, llvm::outs());
     if (options.output == "-")
       return 0;
     return writeOutput(options.output, [&](llvm::raw_ostream &os) {
       os.write(bytes->data(), bytes->size());
     });
   }
-  Level last = options.stopAt.value_or(Level::Config);
-  if (failed(runToLevel(*module, last, options.compile, configure)))
-    return diagnostics.report("compilation failed");
-  if (options.explain)
-    explain(*module, llvm::outs());
   if (!options.stopAt)
     return 0;
+  if (failed(runToLevel(*module, *options.stopAt, options.compile, configure)))
+    return diagnostics.report("compilation failed");
   return writeOutput(options.output, [&](llvm::raw_ostream &os) {
     module->print(os);
     os << "\n";

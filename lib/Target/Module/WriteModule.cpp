@@ -186,7 +186,9 @@ FailureOr<uint32_t> ModuleWriter::addBuffer(OpResult result, LaunchOp launch) {
   if (failed(dtype))
     return failure();
   auto entry = std::make_unique<fb::BufferT>();
-  entry->name = launch.getKernel().str() + "." + std::to_string(number);
+  auto name = launch->getAttrOfType<StringAttr>(kNameAttr);
+  entry->name = (name ? name.str() : launch.getKernel().str()) + "." +
+                std::to_string(number);
   if (auto layer = launch->getAttrOfType<IntegerAttr>(kLayerAttr))
     entry->name = "layer" + std::to_string(layer.getInt()) + "." + entry->name;
   entry->domain = fb::RowDomain(buffer.getDomain());
@@ -211,6 +213,9 @@ LogicalResult ModuleWriter::addLaunch(LaunchOp launch) {
   entry.kernel = *kernelIndex;
   if (auto layer = launch->getAttrOfType<IntegerAttr>(kLayerAttr))
     entry.layer = layer.getInt();
+
+  if (auto name = launch->getAttrOfType<StringAttr>(kNameAttr))
+    entry.name = name.str();
 
   std::optional<uint32_t> cache;
   for (Value operand : launch.getOperands()) {

@@ -171,7 +171,9 @@ prefill_status prefill_module_get_launch(const prefill_module *module,
                  "launch " + std::to_string(index) + ", but the module has " +
                      std::to_string(file.launches()->size())});
   const prefill::module::Launch &launch = *file.launches()->Get(index);
-  out->name = file.kernels()->Get(launch.kernel())->name()->c_str();
+  out->name = launch.name()
+                  ? launch.name()->c_str()
+                  : file.kernels()->Get(launch.kernel())->name()->c_str();
   out->layer = launch.layer();
   return PREFILL_OK;
 }

@@ -4,8 +4,8 @@
 // Two layers share one kernel: only weights and inputs differ. What an epilogue uses from outside becomes an argument.
 
 // CHECK-LABEL: func.func @prefill(
-// CHECK: %[[X1:.*]] = prefill.launch @o_proj(%[[X0:[a-z0-9]+]], %{{[a-z0-9]+}}) {prefill.layer = 0 : i64}
-// CHECK: %[[X2:.*]] = prefill.launch @o_proj(%[[X1]], %{{[a-z0-9]+}}) {prefill.layer = 1 : i64}
+// CHECK: %[[X1:.*]] = prefill.launch @o_proj(%[[X0:[a-z0-9]+]], %{{[a-z0-9]+}}) {prefill.layer = 0 : i64, prefill.name = "o_proj"}
+// CHECK: %[[X2:.*]] = prefill.launch @o_proj(%[[X1]], %{{[a-z0-9]+}}) {prefill.layer = 1 : i64, prefill.name = "o_proj"}
 // CHECK: return %[[X2]]
 // CHECK: func.func private @o_proj(%[[IN:.*]]: tensor<?x32xbf16>, %[[W:.*]]: tensor<32x32xbf16>) -> tensor<?x32xbf16> attributes {prefill.kernel}
 // CHECK: prefill.gemm %[[IN]], %[[W]]

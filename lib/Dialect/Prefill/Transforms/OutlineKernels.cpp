@@ -118,6 +118,8 @@ struct OutlineKernelsPass
           builder, op->getLoc(), op->getResultTypes(), kernel.getName(),
           inputs.getArrayRef(), op->getAttrOfType<ArrayAttr>(kBuffersAttr));
       copyLayer(op, launch);
+      // Two kernels may do the same step: the last layer's has no row_sumsq.
+      launch->setAttr(kNameAttr, builder.getStringAttr(name));
       op->replaceAllUsesWith(launch);
       op->erase();
       ++numLaunches;
