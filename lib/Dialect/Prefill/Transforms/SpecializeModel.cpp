@@ -40,13 +40,13 @@ struct SpecializeModelPass
       modelMax = attr.getInt();
     if (maxSeq < 0)
       return getOperation().emitError("maximum length is ")
-                 << maxSeq << ", expected at least 1",
+                 << maxSeq.getValue() << ", expected at least 1",
              failure();
     if (maxSeq == 0)
       return modelMax > 0 ? std::min(modelMax, kDefaultMaxSeq) : kDefaultMaxSeq;
     if (modelMax > 0 && maxSeq > modelMax)
       return getOperation().emitError("maximum length is ")
-                 << maxSeq << ", expected at most " << modelMax
+                 << maxSeq.getValue() << ", expected at most " << modelMax
                  << ", the model's max_position_embeddings",
              failure();
     return int64_t(maxSeq);
@@ -64,7 +64,7 @@ struct SpecializeModelPass
     }
     if (*layout == KVLayout::PagedNHD && blockSize < 1) {
       module.emitError("KV block size is ")
-          << blockSize << ", expected at least 1";
+          << blockSize.getValue() << ", expected at least 1";
       return signalPassFailure();
     }
     if (failed(chosenMaxSeq))
