@@ -3,6 +3,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
+#include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
 
@@ -85,9 +86,10 @@ RopeAttr DecoderBuilder::ropeAttr() {
 }
 
 DictionaryAttr DecoderBuilder::modelAttr() {
-  int64_t window = 0;
-  for (int64_t layerWindow : config.slidingWindows)
-    window = std::max(window, layerWindow);
+  // The module's window holds for every layer: it is 0 where layers differ.
+  int64_t window = config.slidingWindows.front();
+  if (!llvm::all_equal(config.slidingWindows))
+    window = 0;
   auto number = [&](StringRef name, int64_t value) {
     return builder.getNamedAttr(name, builder.getI64IntegerAttr(value));
   };

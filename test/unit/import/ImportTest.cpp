@@ -111,6 +111,8 @@ TEST(HuggingFaceConfig, NeutralForeignKeysSayNothing) {
   checkpoint.config["num_local_experts"] = 0;
   checkpoint.config["pruned_heads"] = json::object();
   checkpoint.config["use_cache"] = true;
+  checkpoint.config["rope_interleaved"] = false;
+  checkpoint.config["is_llama_config"] = true;
   checkpoint.config["attention_dropout"] = 0.1;
   checkpoint.config["rope_scaling"] = nullptr;
   EXPECT_EQ(parse(checkpoint).hiddenSize, 8);
@@ -269,7 +271,7 @@ TEST_F(Import, Qwen3Bias) {
   EXPECT_EQ(source(*module, "layers.0.o_proj.bias"), attention + "o_proj.bias");
 }
 
-// Layers know their windows one by one; the module's attribute is the widest.
+// Layers know their windows one by one; the module's attribute is for all.
 TEST_F(Import, WindowPerLayer) {
   TinyCheckpoint checkpoint;
   checkpoint.become("qwen2", "Qwen2ForCausalLM");
@@ -289,7 +291,7 @@ TEST_F(Import, WindowPerLayer) {
   });
   EXPECT_THAT(windows, ElementsAre(0, 32));
   auto model = (*module)->getAttrOfType<DictionaryAttr>("prefill.model");
-  EXPECT_EQ(model.getAs<IntegerAttr>("sliding_window").getInt(), 32);
+  EXPECT_EQ(model.getAs<IntegerAttr>("sliding_window").getInt(), 0);
 }
 
 } // namespace
