@@ -1,0 +1,147 @@
+// A golden checkpoint compiled by the tools and loaded through the C ABI.
+#include "CompiledModel.h"
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+namespace prefill::test {
+
+void check(prefill_status status, const char *what) {
+  if (status != PREFILL_OK)
+    throw std::runtime_error(std::string(what) + ": " + prefill_last_error());
+}
+
+/// Runs a command; throws with what it printed when it fails.
+static void shell(const std::string &command) {
+  FILE *pipe = popen((command + " 2>&1 < /dev/null").c_str(), "r");
+  if (!pipe)
+    throw std::runtime_error("cannot run " + command);
+  std::string output;
+  std::array<char, 4096> chunk;
+  while (size_t count = fread(chunk.data(), 1, chunk.size(), pipe))
+    output.append(chunk.data(), count);
+  if (pclose(pipe) != 0)
+    throw std::runtime_error(command + ": " + output);
+}
+
+/// The module's file, compiled at the first call for these arguments.
+static std::string compile(const std::string &name, const std::string &dtype,
+                           const std::string &layout) {
+  struct Scratch {
+    std::string path;
+    Scratch() {
+      std::string pattern =
+          (std::filesystem::temp_directory_path() / "prefill-XXXXXX").string();
+      if (!mkdtemp(pattern.data()))
+        throw std::runtime_error("cannot create " + pattern);
+      path = pattern;
+    }
+    ~Scratch() { std::filesystem::remove_all(path); }
+  };
+  static Scratch scratch;
+  static std::map<std::string, std::string> compiled;
+  std::string &file = compiled[name + " " + dtype + " " + layout];
+  if (!file.empty())
+    return file;
+  std::string stem = scratch.path + "/" + std::to_string(compiled.size());
+  shell(std::string(PREFILL_TOOLS_DIR) + "/prefill-translate --import-hf " +
+        PREFILL_GOLDEN_DIR + "/" + name + " -o " + stem + ".mlir");
+  shell(std::string(PREFILL_TOOLS_DIR) + "/prefill-opt " + stem +
+        ".mlir --compile --target=cpu --dtype=" + dtype +
+        " --kv-layout=" + layout + " --max-seq=640 -o " + stem + ".pfm");
+  return file = stem + ".pfm";
+}
+
+CompiledModel::CompiledModel(const std::string &name, const std::string &dtype,
+                             const std::string &layout,
+                             const std::string &deviceName, int threads)
+    : directory(std::string(PREFILL_GOLDEN_DIR) + "/" + name) {
+  std::string file = compile(name, dtype, layout);
+  prefill_device *newDevice = nullptr;
+  check(prefill_device_create(deviceName.c_str(), threads, &newDevice),
+        "device");
+  device.reset(newDevice);
+  prefill_module *newModule = nullptr;
+  check(prefill_module_load_file(device.get(), file.c_str(), &newModule),
+        "module");
+  module.reset(newModule);
+  prefill_weights *newWeights = nullptr;
+  check(prefill_weights_load(module.get(), directory.c_str(), nullptr, nullptr,
+                             &newWeights),
+        "weights");
+  weights.reset(newWeights);
+  check(prefill_module_get_info(module.get(), &moduleInfo), "info");
+}
+
+PromptRun CompiledModel::run(int64_t sequences) const {
+  PromptRun run;
+  prefill_kv_cache *cache = nullptr;
+  check(prefill_kv_cache_create(module.get(), sequences, 0, &cache), "cache");
+  run.cache.reset(cache);
+  prefill_session *session = nullptr;
+  check(prefill_session_create(module.get(), weights.get(), cache, &session),
+        "session");
+  run.session.reset(session);
+  run.vocab = moduleInfo.vocab_size;
+  return run;
+}
+
+Logits PromptRun::prefill(const std::vector<int32_t> &tokens) {
+  Logits logits(vocab);
+  check(prefill_session_prefill(session.get(), tokens.data(), tokens.size(), 0,
+                                logits.data()),
+        "prefill");
+  return logits;
+}
+
+Logits PromptRun::decode(int32_t token) {
+  Logits logits(vocab);
+  check(prefill_session_decode(session.get(), token, logits.data()), "decode");
+  return logits;
+}
+
+std::vector<int32_t> CompiledModel::tokens(int64_t count) const {
+  std::ifstream file(directory + "/tokens.json");
+  auto all = nlohmann::json::parse(file).get<std::vector<int32_t>>();
+  if (int64_t(all.size()) < count)
+    throw std::runtime_error("fewer tokens than asked for");
+  all.resize(count);
+  return all;
+}
+
+Logits CompiledModel::golden(int64_t count) const {
+  constexpr int64_t lengths[] = {1, 2, 63, 64, 65, 127, 128, 129, 513};
+  int64_t row = 0;
+  while (lengths[row] != count)
+    ++row;
+  // Version 1 of the .npy format: magic, header length, header, data. The rows
+  // lie at the end, whatever the header's padding.
+  std::ifstream file(directory + "/logits_f32.npy", std::ios::binary);
+  std::vector<char> bytes((std::istreambuf_iterator<char>(file)),
+                          std::istreambuf_iterator<char>());
+  int64_t rowBytes = moduleInfo.vocab_size * int64_t(sizeof(float));
+  int64_t start = int64_t(bytes.size()) - (std::size(lengths) - row) * rowBytes;
+  if (start < 10)
+    throw std::runtime_error("logits_f32.npy is too short");
+  Logits logits(moduleInfo.vocab_size);
+  std::copy_n(bytes.data() + start, rowBytes,
+              reinterpret_cast<char *>(logits.data()));
+  return logits;
+}
+
+double relativeError(const Logits &actual, const Logits &expected) {
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    difference += std::pow(double(actual[i]) - expected[i], 2);
+    norm += std::pow(double(expected[i]), 2);
+  }
+  return std::sqrt(difference / norm);
+}
+
+} // namespace prefill::test

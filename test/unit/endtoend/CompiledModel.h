@@ -1,0 +1,70 @@
+// A golden checkpoint compiled by the tools and loaded through the C ABI.
+#ifndef PREFILL_TEST_UNIT_ENDTOEND_COMPILEDMODEL_H
+#define PREFILL_TEST_UNIT_ENDTOEND_COMPILEDMODEL_H
+
+#include "prefill/runtime.h"
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace prefill::test {
+
+using Logits = std::vector<float>;
+
+struct Deleter {
+  void operator()(prefill_device *p) const { prefill_device_destroy(p); }
+  void operator()(prefill_module *p) const { prefill_module_destroy(p); }
+  void operator()(prefill_weights *p) const { prefill_weights_destroy(p); }
+  void operator()(prefill_kv_cache *p) const { prefill_kv_cache_destroy(p); }
+  void operator()(prefill_session *p) const { prefill_session_destroy(p); }
+};
+template <typename T> using Handle = std::unique_ptr<T, Deleter>;
+
+/// A cache and a session on it.
+struct PromptRun {
+  Handle<prefill_kv_cache> cache;
+  Handle<prefill_session> session;
+
+  /// Logits of the last token, f32 [vocab_size].
+  Logits prefill(const std::vector<int32_t> &tokens);
+  Logits decode(int32_t token);
+  int64_t vocab = 0;
+};
+
+/// One module with weights on one device. Members are destroyed in reverse
+/// order, as the ABI wants it.
+class CompiledModel {
+public:
+  /// Compiles test/golden/`name` for the CPU (once for each set of arguments;
+  /// later calls take the file of the first) and loads it. Throws on failure,
+  /// with the tool's or the runtime's message.
+  CompiledModel(const std::string &name, const std::string &dtype,
+                const std::string &layout = "contiguous",
+                const std::string &device = "cpu", int threads = 2);
+
+  PromptRun run(int64_t sequences = 1) const;
+  /// The first `count` tokens of the model's fixed list.
+  std::vector<int32_t> tokens(int64_t count) const;
+  /// transformers' f32 logits for a prompt of `count` tokens; `count` is one of
+  /// the golden lengths.
+  Logits golden(int64_t count) const;
+  const prefill_module_info &info() const { return moduleInfo; }
+
+private:
+  std::string directory;
+  Handle<prefill_device> device;
+  Handle<prefill_module> module;
+  Handle<prefill_weights> weights;
+  prefill_module_info moduleInfo{};
+};
+
+/// Norm of the difference over the norm of `expected`.
+double relativeError(const Logits &actual, const Logits &expected);
+
+/// Throws std::runtime_error with the runtime's message unless `status` is OK.
+void check(prefill_status status, const char *what);
+
+} // namespace prefill::test
+
+#endif // PREFILL_TEST_UNIT_ENDTOEND_COMPILEDMODEL_H

@@ -1,0 +1,203 @@
+// Compiled modules against transformers' logits and against themselves: every
+// way to run a prompt gives the same bits.
+#include "CompiledModel.h"
+#include <cmath>
+#include <gtest/gtest.h>
+
+using namespace prefill::test;
+
+namespace {
+
+// f32 against transformers; test/golden/README.md derives it.
+constexpr double kTolerance = 1e-5;
+
+struct Variant {
+  const char *model, *dtype, *layout;
+};
+
+void PrintTo(const Variant &variant, std::ostream *os) {
+  *os << variant.model << " " << variant.dtype << " " << variant.layout;
+}
+
+class EndToEnd : public testing::TestWithParam<Variant> {
+protected:
+  CompiledModel model{GetParam().model, GetParam().dtype, GetParam().layout};
+  bool isF32() const { return std::string(GetParam().dtype) == "f32"; }
+
+  /// A prompt in pieces of the given sizes, the last one repeated.
+  Logits inPieces(const std::vector<int32_t> &tokens,
+                  const std::vector<size_t> &sizes) {
+    PromptRun run = model.run();
+    Logits logits;
+    for (size_t begin = 0, piece = 0; begin < tokens.size(); ++piece) {
+      size_t size = sizes[std::min(piece, sizes.size() - 1)];
+      size_t end = std::min(begin + size, tokens.size());
+      if (end - begin == 1)
+        logits = run.decode(tokens[begin]);
+      else
+        logits = run.prefill({tokens.begin() + begin, tokens.begin() + end});
+      begin = end;
+    }
+    return logits;
+  }
+};
+
+TEST_P(EndToEnd, PrefillThenDecodeIsThePromptInOneCall) {
+  for (int64_t length : {2, 65, 129}) {
+    std::vector<int32_t> tokens = model.tokens(length);
+    Logits whole = model.run().prefill(tokens);
+    if (isF32()) {
+      EXPECT_LT(relativeError(whole, model.golden(length)), kTolerance);
+    }
+    // One prefill and decode steps; all decode steps; even and odd chunks.
+    for (const std::vector<size_t> &sizes :
+         {std::vector<size_t>{size_t(length) - 1, 1},
+          {1},
+          {64, 1},
+          {7},
+          {16},
+          {33, 50, 1}})
+      EXPECT_EQ(inPieces(tokens, sizes), whole)
+          << length << " tokens, first piece " << sizes[0];
+  }
+}
+
+TEST_P(EndToEnd, ChunksWriteTheCacheOfTheWholePrompt) {
+  std::vector<int32_t> tokens = model.tokens(129);
+  const prefill_module_info &info = model.info();
+  size_t elements = 129 * info.num_kv_heads * info.head_dim;
+  PromptRun whole = model.run(), chunked = model.run();
+  whole.prefill(tokens);
+  for (size_t begin = 0; begin < tokens.size(); begin += 50)
+    chunked.prefill({tokens.begin() + begin,
+                     tokens.begin() + std::min(begin + 50, tokens.size())});
+  for (int64_t layer = 0; layer < info.num_layers; ++layer) {
+    std::vector<float> keys[2], values[2];
+    for (int i = 0; i < 2; ++i) {
+      keys[i].resize(elements);
+      values[i].resize(elements);
+      check(prefill_kv_cache_read((i ? chunked : whole).cache.get(), layer, 0,
+                                  keys[i].data(), values[i].data()),
+            "read");
+    }
+    EXPECT_EQ(keys[0], keys[1]) << "layer " << layer;
+    EXPECT_EQ(values[0], values[1]) << "layer " << layer;
+  }
+}
+
+// NaN in the arena, the scratch and every cache slot without a token, canaries
+// behind every buffer: not a bit changes.
+TEST_P(EndToEnd, PoisonDoesNotMatter) {
+  for (int64_t length : {1, 3, 5, 63, 64, 65, 129}) {
+    std::vector<int32_t> tokens = model.tokens(length + 3);
+    std::vector<int32_t> prompt(tokens.begin(), tokens.end() - 3);
+    PromptRun clean = model.run(), poisoned = model.run();
+    check(prefill_session_set_poison(poisoned.session.get(), 1), "poison");
+    check(prefill_kv_cache_poison_unused(poisoned.cache.get()), "poison cache");
+    Logits expected = clean.prefill(prompt);
+    ASSERT_TRUE(std::isfinite(expected[0]));
+    EXPECT_EQ(poisoned.prefill(prompt), expected) << length << " tokens";
+    for (int64_t i = length; i < length + 3; ++i)
+      EXPECT_EQ(poisoned.decode(tokens[i]), clean.decode(tokens[i]))
+          << "token " << i;
+  }
+}
+
+TEST_P(EndToEnd, ASequenceDoesNotSeeItsBatch) {
+  std::vector<int32_t> tokens = model.tokens(129);
+  // Ragged, on top of different pasts, sequences not in cache order.
+  const std::vector<int64_t> past = {5, 0, 64}, lengths = {60, 1, 17};
+  PromptRun batch = model.run(3);
+  std::vector<Logits> alone;
+  std::vector<int32_t> packed, cuSeqlens = {0}, sequences = {2, 0, 1};
+  for (size_t i = 0; i < 3; ++i) {
+    std::vector<int32_t> first(tokens.begin() + i,
+                               tokens.begin() + i + past[i]);
+    std::vector<int32_t> second(tokens.begin() + i + past[i],
+                                tokens.begin() + i + past[i] + lengths[i]);
+    PromptRun single = model.run();
+    if (!first.empty()) {
+      single.prefill(first);
+      std::vector<int32_t> cu = {0, int32_t(first.size())};
+      Logits ignored(batch.vocab);
+      check(prefill_session_prefill_batch(batch.session.get(), first.data(),
+                                          cu.data(), &sequences[i], 1,
+                                          ignored.data()),
+            "past");
+    }
+    alone.push_back(single.prefill(second));
+    packed.insert(packed.end(), second.begin(), second.end());
+    cuSeqlens.push_back(packed.size());
+  }
+  Logits together(3 * batch.vocab);
+  check(prefill_session_prefill_batch(batch.session.get(), packed.data(),
+                                      cuSeqlens.data(), sequences.data(), 3,
+                                      together.data()),
+        "batch");
+  for (size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(Logits(together.begin() + i * batch.vocab,
+                     together.begin() + (i + 1) * batch.vocab),
+              alone[i])
+        << "sequence " << i;
+}
+
+TEST_P(EndToEnd, EveryLengthIsItsRowOfALongerPrompt) {
+  std::vector<int32_t> tokens = model.tokens(300);
+  PromptRun rows = model.run();
+  Logits all(300 * rows.vocab);
+  check(prefill_session_prefill(rows.session.get(), tokens.data(), 300, 1,
+                                all.data()),
+        "all rows");
+  for (int64_t length :
+       {1,  2,  3,  4,   5,   7,   8,   9,   15,  16,  17,  31,  32, 33,
+        63, 64, 65, 127, 128, 129, 191, 192, 193, 255, 256, 257, 300})
+    EXPECT_EQ(model.run().prefill({tokens.begin(), tokens.begin() + length}),
+              Logits(all.begin() + (length - 1) * rows.vocab,
+                     all.begin() + length * rows.vocab))
+        << length << " tokens";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, EndToEnd,
+    testing::Values(Variant{"llama-gqa3", "f32", "contiguous"},
+                    Variant{"llama-gqa3", "bf16", "head_major"},
+                    Variant{"llama-gqa3", "f32", "paged_nhd:16"},
+                    Variant{"qwen3", "f32", "head_major"},
+                    Variant{"qwen3", "bf16", "paged_nhd:16"},
+                    Variant{"mistral-window", "f32", "paged_nhd:64"},
+                    Variant{"mistral-window", "bf16", "contiguous"}),
+    [](const testing::TestParamInfo<Variant> &info) {
+      std::string name = std::string(info.param.model) + "_" +
+                         info.param.dtype + "_" + info.param.layout;
+      for (char &c : name)
+        if (!isalnum(static_cast<unsigned char>(c)))
+          c = '_';
+      return name;
+    });
+
+// What this CPU cannot run is a skip with a reason, not a pass.
+TEST(IsaVariants, AgreeWithTransformers) {
+  for (const char *device : {"cpu:avx2", "cpu:avx512", "cpu:avx512_bf16"}) {
+    prefill_device *probe = nullptr;
+    if (prefill_device_create(device, 1, &probe) != PREFILL_OK)
+      GTEST_SKIP() << device << ": " << prefill_last_error();
+    prefill_device_destroy(probe);
+    CompiledModel model("qwen2", "f32", "contiguous", device);
+    for (int64_t length : {1, 65, 129})
+      EXPECT_LT(relativeError(model.run().prefill(model.tokens(length)),
+                              model.golden(length)),
+                kTolerance)
+          << device << ", " << length << " tokens";
+  }
+}
+
+TEST(Threads, DoNotChangeABit) {
+  for (const char *dtype : {"f32", "bf16"}) {
+    CompiledModel one("llama-gqa3", dtype, "contiguous", "cpu", 1);
+    CompiledModel many("llama-gqa3", dtype, "contiguous", "cpu", 7);
+    EXPECT_EQ(one.run().prefill(one.tokens(513)),
+              many.run().prefill(many.tokens(513)));
+  }
+}
+
+} // namespace
