@@ -56,7 +56,8 @@ typedef struct prefill_launch_info {
   int32_t layer; /* -1 outside the layers */
 } prefill_launch_info;
 
-/* Called from the loading thread: `phase` is "load" or "pack", done and total are bytes. */
+/* Called from the loading thread: `phase` is "load" once the checkpoint has been opened and checked, then "pack" while
+ * weights are read, transformed and stored; done and total are bytes. */
 typedef void (*prefill_progress_fn)(const char *phase, uint64_t done, uint64_t total, void *user);
 
 PREFILL_API const char *prefill_last_error(void);
@@ -92,7 +93,7 @@ PREFILL_API prefill_status prefill_kv_cache_truncate(prefill_kv_cache *, int64_t
 /* The keys and values of one layer and sequence, gathered as f32 [length, num_kv_heads, head_dim] each. */
 PREFILL_API prefill_status prefill_kv_cache_read(const prefill_kv_cache *, int64_t layer, int64_t sequence, float *keys,
                                                  float *values);
-/* Test hook: fill every slot that holds no token with NaN. */
+/* Test hook: fill every slot that holds no token with NaN, and hand out free blocks in another order from then on. */
 PREFILL_API prefill_status prefill_kv_cache_poison_unused(prefill_kv_cache *);
 PREFILL_API void prefill_kv_cache_destroy(prefill_kv_cache *);
 
@@ -115,7 +116,8 @@ PREFILL_API uint64_t prefill_session_flops(const prefill_session *);
 PREFILL_API prefill_status prefill_session_launch_time(const prefill_session *, int64_t index, uint64_t *start_ns,
                                                        uint64_t *duration_ns);
 /* Test hook: before each call fill the activation arena and the scratch with NaN and put canaries behind every buffer;
- * a call that writes outside its buffers then fails. */
+ * a call that writes outside its buffers then fails with PREFILL_INVALID_MODULE and names the kernel and the buffer. Rows
+ * that exist only for padding hold NaN for every kernel. Needs more memory: buffers do not share any. */
 PREFILL_API prefill_status prefill_session_set_poison(prefill_session *, int enabled);
 PREFILL_API void prefill_session_destroy(prefill_session *);
 

@@ -41,5 +41,11 @@ Result<std::unique_ptr<Device>> Device::create(const std::string &name,
 
   if (numThreads == 0)
     numThreads = ThreadPool::availableProcessors();
-  return std::unique_ptr<Device>(new Device(numThreads, forced));
+  try {
+    return std::unique_ptr<Device>(new Device(numThreads, forced));
+  } catch (const std::system_error &error) {
+    return Error{ErrorCode::unsupported, "cannot start " +
+                                             std::to_string(numThreads) +
+                                             " threads: " + error.what()};
+  }
 }

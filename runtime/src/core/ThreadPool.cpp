@@ -7,11 +7,18 @@ using namespace prefill::rt;
 
 ThreadPool::ThreadPool(int size) : numThreads(std::max(1, size)) {
   workers.reserve(numThreads - 1);
-  for (int thread = 1; thread < numThreads; ++thread)
-    workers.emplace_back([this, thread] { workerLoop(thread); });
+  try {
+    for (int thread = 1; thread < numThreads; ++thread)
+      workers.emplace_back([this, thread] { workerLoop(thread); });
+  } catch (...) { // the system is out of threads: end those that started
+    stop();
+    throw;
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   stopping = true;
   ++generation;
   generation.notify_all();

@@ -19,6 +19,7 @@ public:
   /// index scratch memory. [begin, end) is a part of the range.
   using Body = std::function<void(int thread, int64_t begin, int64_t end)>;
 
+  /// Throws std::system_error when the system gives no more threads.
   explicit ThreadPool(int size);
   ThreadPool(const ThreadPool &) = delete;
   ThreadPool &operator=(const ThreadPool &) = delete;
@@ -38,6 +39,7 @@ public:
 private:
   void workerLoop(int thread);
   void takeChunks(int thread);
+  void stop();
 
   const int numThreads;
   std::vector<std::thread> workers;
