@@ -191,6 +191,32 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
   return std::nullopt;
 }
 
+/// The memory plan as a function of the prompt's length, by class.
+void explainMemory(ModuleOp config, llvm::raw_ostream &os) {
+  auto entry = config.lookupSymbol<func::FuncOp>(kEntryName);
+  auto bytes = [&](StringRef name) -> int64_t {
+    auto attr = entry ? entry->getAttrOfType<IntegerAttr>(name) : IntegerAttr();
+    return attr ? attr.getInt() : 0;
+  };
+  os << "memory: weights " << bytes("prefill.weights_bytes")
+     << " bytes; activation peak " << bytes("prefill.activation_row_bytes")
+     << " bytes a padded token and " << bytes("prefill.logits_row_bytes")
+     << " a padded row of logits; KV cache "
+     << bytes("prefill.kv_cache_bytes_per_token")
+     << " bytes a token; temporaries are scratch for each thread (prefill-run "
+        "--describe)\n";
+  config.walk([&](GemmOp gemm) {
+    if (std::optional<LoweringConfigAttr> tiles = gemm.getLoweringConfig()) {
+      ArrayRef<int64_t> buckets = tiles->getRowBuckets();
+      os << "rows: padded to ";
+      llvm::interleaveComma(buckets, os);
+      os << " or a multiple of " << buckets.back() << ", at most "
+         << buckets.back() - 1 << " rows of padding above it\n";
+    }
+    return WalkResult::interrupt();
+  });
+}
+
 using ConfigurePasses = llvm::function_ref<LogicalResult(PassManager &)>;
 
 /// One line for each thing that a pass left unfused, then a summary. The
@@ -226,6 +252,7 @@ LogicalResult explain(ModuleOp model, const CompileOptions &options,
     if (layer >= 0)
       most = std::max(most, count);
   os << notFolded << " not folded; " << most << " kernels a layer\n";
+  explainMemory(*config, os);
   return success();
 }
 

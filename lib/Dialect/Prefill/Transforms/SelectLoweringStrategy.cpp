@@ -129,7 +129,7 @@ LogicalResult SelectLoweringStrategyPass::refuse(func::FuncOp function) {
       if (auto tensor = dyn_cast<RankedTensorType>(type);
           tensor && tensor.getElementType().isF16()) {
         op->emitOpError("has element type f16; target cpu has kernels for f32 "
-                        "and bf16");
+                        "and bf16 (pass --dtype=bf16 or --dtype=f32)");
         return WalkResult::interrupt();
       }
     if (auto attention = dyn_cast<AttentionOp>(op);
