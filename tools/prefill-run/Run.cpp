@@ -2,18 +2,18 @@
 #include "Describe.h"
 #include "NpyFile.h"
 #include "Progress.h"
-#include "prefill/checkpoint/MappedFile.h"
 #include "prefill/checkpoint/Quote.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 using namespace prefill::run;
 using prefill::rt::Error;
 using prefill::rt::ErrorCode;
-using prefill::rt::MappedFile;
 using prefill::rt::quote;
 using prefill::rt::Result;
 
@@ -129,10 +129,19 @@ Result<void> Run::readTokens(const std::string &what) {
   }
   std::string text = options.tokens.value_or("");
   if (options.tokensFile) {
-    Result<MappedFile> file = MappedFile::open(*options.tokensFile);
-    if (!file)
-      return file.takeError();
-    text.assign(reinterpret_cast<const char *>(file->data()), file->size());
+    // Read, not mapped: it may be a pipe.
+    std::FILE *file = std::fopen(options.tokensFile->c_str(), "rbe");
+    char piece[65536];
+    size_t count = 0;
+    while (file && (count = std::fread(piece, 1, sizeof piece, file)) > 0)
+      text.append(piece, count);
+    bool failed = !file || std::ferror(file);
+    Error error{ErrorCode::io, "cannot read " + quote(*options.tokensFile) +
+                                   ": " + std::strerror(errno)};
+    if (file)
+      std::fclose(file);
+    if (failed)
+      return error;
   }
   Result<std::vector<int32_t>> parsed = parseTokens(what, text);
   if (!parsed)

@@ -217,6 +217,11 @@ TEST_F(PrefillRun, TalksToPeople) {
         "KV cache", "kernels              3 a layer, 2 layers, 8 launches"})
     EXPECT_THAT(result.out, HasSubstr(text));
   EXPECT_EQ(result.err, "");
+  result =
+      run(module + " --random-weights 7 --tokens-file /dev/stdin </dev/null");
+  EXPECT_EQ(
+      result.err,
+      "error: '/dev/stdin': the prompt is empty, expected at least 1 token\n");
   result = run(module + " --describe");
   ASSERT_EQ(result.exitCode, 0);
   for (const char *text :
@@ -269,7 +274,8 @@ TEST_F(PrefillRun, RefusesWithOneLine) {
        "token 1 is 13, expected 0 to vocab_size - 1 = 12"},
       {module + " --random-weights 7 --tokens=-1", "token 0 is '-1'"},
       {module + " --random-weights 7 --tokens-file /nonexistent",
-       "cannot open '/nonexistent'"},
+       "cannot read '/nonexistent': No such file or directory"},
+      {module + " --random-weights 7 --tokens-file /", "cannot read '/': Is a"},
       {module + " --random-weights 7 --text hello",
        "--text needs a byte-level model with a vocabulary of 256"},
       {module + " --weights /nonexistent --tokens 1",
