@@ -1,10 +1,14 @@
-/* The C ABI of the Prefill runtime: load a compiled module (`.pfm`), give it weights, fill a KV cache from a prompt.
+/* The C ABI of the Prefill runtime: load a compiled module (`.pfm`), give it
+ * weights, fill a KV cache from a prompt.
  *
- * Objects are opaque and are released by their *_destroy function; passing NULL to those is allowed. Every other function
- * returns a prefill_status; on failure prefill_last_error() describes it in one line (thread local, valid until the next
- * call on that thread) that names the thing, its value and what was expected. A handle outlives what is made from it:
- * destroy sessions and caches before weights, weights before modules, modules before devices.
- * One session is used by one thread at a time; different sessions may run at the same time.
+ * Objects are opaque and are released by their *_destroy function; passing NULL
+ * to those is allowed. Every other function returns a prefill_status; on
+ * failure prefill_last_error() describes it in one line (thread local, valid
+ * until the next call on that thread) that names the thing, its value and what
+ * was expected. A handle outlives what is made from it: destroy sessions and
+ * caches before weights, weights before modules, modules before devices. One
+ * session is used by one thread at a time; different sessions may run at the
+ * same time.
  */
 #ifndef PREFILL_RUNTIME_H
 #define PREFILL_RUNTIME_H
@@ -30,25 +34,30 @@ typedef struct prefill_session prefill_session;
 
 typedef enum prefill_status {
   PREFILL_OK = 0,
-  PREFILL_INVALID_ARGUMENT = 1, /* token out of range, prompt longer than max_seq, unknown option */
-  PREFILL_INVALID_MODULE = 2,   /* malformed or incompatible .pfm */
-  PREFILL_INVALID_WEIGHTS = 3,  /* malformed checkpoint, missing tensor, wrong shape or dtype */
-  PREFILL_OUT_OF_MEMORY = 4,    /* the message names the memory class */
-  PREFILL_UNSUPPORTED = 5,      /* no device, no code for this CPU */
+  PREFILL_INVALID_ARGUMENT =
+      1, /* token out of range, prompt longer than max_seq, unknown option */
+  PREFILL_INVALID_MODULE = 2, /* malformed or incompatible .pfm */
+  PREFILL_INVALID_WEIGHTS =
+      3, /* malformed checkpoint, missing tensor, wrong shape or dtype */
+  PREFILL_OUT_OF_MEMORY = 4, /* the message names the memory class */
+  PREFILL_UNSUPPORTED = 5,   /* no device, no code for this CPU */
   PREFILL_IO_ERROR = 6
 } prefill_status;
 
 /* The four memory classes (bytes). */
 typedef struct prefill_memory {
-  uint64_t weights_bytes, activation_peak_bytes, kv_cache_bytes, temporaries_bytes;
+  uint64_t weights_bytes, activation_peak_bytes, kv_cache_bytes,
+      temporaries_bytes;
 } prefill_memory;
 
 typedef struct prefill_module_info {
-  const char *model_type;  /* "llama", "mistral", "qwen2", "qwen3" */
-  const char *dtype;       /* "f32", "bf16" */
-  const char *kv_layout;   /* "contiguous", "head_major", "paged_nhd" */
-  int64_t vocab_size, hidden_size, num_layers, num_q_heads, num_kv_heads, head_dim, max_seq, kv_block_size, sliding_window;
-  int64_t num_launches, kernels_per_layer; /* the largest number of launches that carry one layer's index */
+  const char *model_type; /* "llama", "mistral", "qwen2", "qwen3" */
+  const char *dtype;      /* "f32", "bf16" */
+  const char *kv_layout;  /* "contiguous", "head_major", "paged_nhd" */
+  int64_t vocab_size, hidden_size, num_layers, num_q_heads, num_kv_heads,
+      head_dim, max_seq, kv_block_size, sliding_window;
+  int64_t num_launches, kernels_per_layer; /* the largest number of launches
+                                              that carry one layer's index */
 } prefill_module_info;
 
 typedef struct prefill_launch_info {
@@ -56,69 +65,116 @@ typedef struct prefill_launch_info {
   int32_t layer; /* -1 outside the layers */
 } prefill_launch_info;
 
-/* Called from the loading thread: `phase` is "load" once the checkpoint has been opened and checked, then "pack" while
- * weights are read, transformed and stored; done and total are bytes. */
-typedef void (*prefill_progress_fn)(const char *phase, uint64_t done, uint64_t total, void *user);
+/* Called from the loading thread: `phase` is "load" once the checkpoint has
+ * been opened and checked, then "pack" while weights are read, transformed and
+ * stored; done and total are bytes. */
+typedef void (*prefill_progress_fn)(const char *phase, uint64_t done,
+                                    uint64_t total, void *user);
 
 PREFILL_API const char *prefill_last_error(void);
 PREFILL_API const char *prefill_version(void);
 
-/* name: "cpu", or "cpu:avx2", "cpu:avx512", "cpu:avx512_bf16" to force an ISA variant. num_threads 0: all cores that
- * this process may use. */
-PREFILL_API prefill_status prefill_device_create(const char *name, int num_threads, prefill_device **out);
+/* name: "cpu", or "cpu:avx2", "cpu:avx512", "cpu:avx512_bf16" to force an ISA
+ * variant. num_threads 0: all cores that this process may use. */
+PREFILL_API prefill_status prefill_device_create(const char *name,
+                                                 int num_threads,
+                                                 prefill_device **out);
 PREFILL_API void prefill_device_destroy(prefill_device *);
 
-PREFILL_API prefill_status prefill_module_load_file(prefill_device *, const char *path, prefill_module **out);
-PREFILL_API prefill_status prefill_module_load_memory(prefill_device *, const void *data, size_t size, prefill_module **out);
-PREFILL_API prefill_status prefill_module_get_info(const prefill_module *, prefill_module_info *out);
-PREFILL_API prefill_status prefill_module_get_launch(const prefill_module *, int64_t index, prefill_launch_info *out);
-PREFILL_API const char *prefill_module_variant(const prefill_module *); /* the chosen ISA variant */
+PREFILL_API prefill_status prefill_module_load_file(prefill_device *,
+                                                    const char *path,
+                                                    prefill_module **out);
+PREFILL_API prefill_status prefill_module_load_memory(prefill_device *,
+                                                      const void *data,
+                                                      size_t size,
+                                                      prefill_module **out);
+PREFILL_API prefill_status prefill_module_get_info(const prefill_module *,
+                                                   prefill_module_info *out);
+PREFILL_API prefill_status prefill_module_get_launch(const prefill_module *,
+                                                     int64_t index,
+                                                     prefill_launch_info *out);
+PREFILL_API const char *
+prefill_module_variant(const prefill_module *); /* the chosen ISA variant */
 PREFILL_API void prefill_module_destroy(prefill_module *);
 
-/* directory: config.json (read for consistency) and *.safetensors, one file or sharded with an index. */
-PREFILL_API prefill_status prefill_weights_load(prefill_module *, const char *directory, prefill_progress_fn, void *user,
+/* directory: config.json (read for consistency) and *.safetensors, one file or
+ * sharded with an index. */
+PREFILL_API prefill_status prefill_weights_load(prefill_module *,
+                                                const char *directory,
+                                                prefill_progress_fn, void *user,
                                                 prefill_weights **out);
-/* Deterministic in (seed, tensor name, element index): the same on every machine and for every thread count. */
-PREFILL_API prefill_status prefill_weights_random(prefill_module *, uint64_t seed, prefill_progress_fn, void *user,
+/* Deterministic in (seed, tensor name, element index): the same on every
+ * machine and for every thread count. */
+PREFILL_API prefill_status prefill_weights_random(prefill_module *,
+                                                  uint64_t seed,
+                                                  prefill_progress_fn,
+                                                  void *user,
                                                   prefill_weights **out);
 PREFILL_API void prefill_weights_destroy(prefill_weights *);
 
 /* capacity: tokens for each sequence (at most max_seq; 0: max_seq). */
-PREFILL_API prefill_status prefill_kv_cache_create(prefill_module *, int64_t num_sequences, int64_t capacity,
+PREFILL_API prefill_status prefill_kv_cache_create(prefill_module *,
+                                                   int64_t num_sequences,
+                                                   int64_t capacity,
                                                    prefill_kv_cache **out);
 /* Tokens stored for a sequence. */
-PREFILL_API int64_t prefill_kv_cache_length(const prefill_kv_cache *, int64_t sequence);
-/* Drop tokens from the end: length becomes `length` (0 empties the sequence). */
-PREFILL_API prefill_status prefill_kv_cache_truncate(prefill_kv_cache *, int64_t sequence, int64_t length);
-/* The keys and values of one layer and sequence, gathered as f32 [length, num_kv_heads, head_dim] each. */
-PREFILL_API prefill_status prefill_kv_cache_read(const prefill_kv_cache *, int64_t layer, int64_t sequence, float *keys,
+PREFILL_API int64_t prefill_kv_cache_length(const prefill_kv_cache *,
+                                            int64_t sequence);
+/* Drop tokens from the end: length becomes `length` (0 empties the sequence).
+ */
+PREFILL_API prefill_status prefill_kv_cache_truncate(prefill_kv_cache *,
+                                                     int64_t sequence,
+                                                     int64_t length);
+/* The keys and values of one layer and sequence, gathered as f32 [length,
+ * num_kv_heads, head_dim] each. */
+PREFILL_API prefill_status prefill_kv_cache_read(const prefill_kv_cache *,
+                                                 int64_t layer,
+                                                 int64_t sequence, float *keys,
                                                  float *values);
-/* Test hook: fill every slot that holds no token with NaN, and hand out free blocks in another order from then on. */
+/* Test hook: fill every slot that holds no token with NaN, and hand out free
+ * blocks in another order from then on. */
 PREFILL_API prefill_status prefill_kv_cache_poison_unused(prefill_kv_cache *);
 PREFILL_API void prefill_kv_cache_destroy(prefill_kv_cache *);
 
-PREFILL_API prefill_status prefill_session_create(prefill_module *, prefill_weights *, prefill_kv_cache *,
+PREFILL_API prefill_status prefill_session_create(prefill_module *,
+                                                  prefill_weights *,
+                                                  prefill_kv_cache *,
                                                   prefill_session **out);
-/* Appends `num_tokens` tokens to sequence 0 of the cache. logits: f32 [vocab_size] of the last token, or with all_logits
- * [num_tokens, vocab_size]. Works on an empty cache and continues a filled one (chunked prefill). */
-PREFILL_API prefill_status prefill_session_prefill(prefill_session *, const int32_t *tokens, int64_t num_tokens,
-                                                   int all_logits, float *logits);
-/* The ragged form: sequence i appends tokens[cu_seqlens[i] .. cu_seqlens[i+1]) to cache sequence sequences[i].
- * logits: f32 [num_sequences, vocab_size], the last row of each. A sequence may appear once. */
-PREFILL_API prefill_status prefill_session_prefill_batch(prefill_session *, const int32_t *tokens, const int32_t *cu_seqlens,
-                                                         const int32_t *sequences, int64_t num_sequences, float *logits);
+/* Appends `num_tokens` tokens to sequence 0 of the cache. logits: f32
+ * [vocab_size] of the last token, or with all_logits [num_tokens, vocab_size].
+ * Works on an empty cache and continues a filled one (chunked prefill). */
+PREFILL_API prefill_status prefill_session_prefill(prefill_session *,
+                                                   const int32_t *tokens,
+                                                   int64_t num_tokens,
+                                                   int all_logits,
+                                                   float *logits);
+/* The ragged form: sequence i appends tokens[cu_seqlens[i] .. cu_seqlens[i+1])
+ * to cache sequence sequences[i]. logits: f32 [num_sequences, vocab_size], the
+ * last row of each. A sequence may appear once. */
+PREFILL_API prefill_status prefill_session_prefill_batch(
+    prefill_session *, const int32_t *tokens, const int32_t *cu_seqlens,
+    const int32_t *sequences, int64_t num_sequences, float *logits);
 /* One token for sequence 0: the same module with M = 1. */
-PREFILL_API prefill_status prefill_session_decode(prefill_session *, int32_t token, float *logits);
-PREFILL_API prefill_status prefill_session_memory(const prefill_session *, prefill_memory *out);
-/* Floating-point operations of the last call (2 per multiply-accumulate, the visible part of attention only). */
+PREFILL_API prefill_status prefill_session_decode(prefill_session *,
+                                                  int32_t token, float *logits);
+PREFILL_API prefill_status prefill_session_memory(const prefill_session *,
+                                                  prefill_memory *out);
+/* Floating-point operations of the last call (2 per multiply-accumulate, the
+ * visible part of attention only). */
 PREFILL_API uint64_t prefill_session_flops(const prefill_session *);
-/* Start and duration in nanoseconds of launch `index` in the last call (0 is the start of the call). */
-PREFILL_API prefill_status prefill_session_launch_time(const prefill_session *, int64_t index, uint64_t *start_ns,
+/* Start and duration in nanoseconds of launch `index` in the last call (0 is
+ * the start of the call). */
+PREFILL_API prefill_status prefill_session_launch_time(const prefill_session *,
+                                                       int64_t index,
+                                                       uint64_t *start_ns,
                                                        uint64_t *duration_ns);
-/* Test hook: before each call fill the activation arena and the scratch with NaN and put canaries behind every buffer;
- * a call that writes outside its buffers then fails with PREFILL_INVALID_MODULE and names the kernel and the buffer. Rows
- * that exist only for padding hold NaN for every kernel. Needs more memory: buffers do not share any. */
-PREFILL_API prefill_status prefill_session_set_poison(prefill_session *, int enabled);
+/* Test hook: before each call fill the activation arena and the scratch with
+ * NaN and put canaries behind every buffer; a call that writes outside its
+ * buffers then fails with PREFILL_INVALID_MODULE and names the kernel and the
+ * buffer. Rows that exist only for padding hold NaN for every kernel. Needs
+ * more memory: buffers do not share any. */
+PREFILL_API prefill_status prefill_session_set_poison(prefill_session *,
+                                                      int enabled);
 PREFILL_API void prefill_session_destroy(prefill_session *);
 
 #ifdef __cplusplus

@@ -14,7 +14,7 @@ TEST(SharedLibrary, ExportsEveryFunctionOfTheHeader) {
   std::string header{std::istreambuf_iterator<char>(file), {}};
   void *library = dlopen(PREFILL_RUNTIME_LIBRARY, RTLD_NOW | RTLD_LOCAL);
   ASSERT_TRUE(library) << dlerror();
-  std::regex declaration(R"(PREFILL_API [\w ]*[ *](prefill_\w+)\()");
+  std::regex declaration(R"(PREFILL_API [\w\s*]*?(prefill_\w+)\()");
   int count = 0;
   for (std::sregex_iterator match(header.begin(), header.end(), declaration),
        end;
