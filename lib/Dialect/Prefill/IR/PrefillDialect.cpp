@@ -39,6 +39,15 @@ void PrefillDialect::initialize() {
 }
 
 void mlir::prefill::nameResults(Operation *op, OpAsmSetValueNameFn setName) {
+  auto nameAll = [&](ArrayRef<StringRef> names) {
+    for (auto [result, name] : llvm::zip_equal(op->getResults(), names))
+      setName(result, name);
+  };
+  if (isa<AttentionWorkgroupOp>(op))
+    return nameAll({"sequence", "row_begin", "row_end", "kv_head", "seqlen_q",
+                    "seqlen_kv"});
+  if (isa<OnlineAttentionOp>(op))
+    return nameAll({"accumulator", "row_max", "row_sum"});
   StringRef name = op->getName().stripDialect();
   if (auto weight = dyn_cast<GetWeightOp>(op))
     name = weight.getName();
