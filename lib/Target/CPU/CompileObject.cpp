@@ -63,8 +63,6 @@ FailureOr<llvm::SmallVector<char, 0>>
 mlir::prefill::compileObject(ModuleOp kernels, const CpuTarget &target) {
   OwningOpRef<ModuleOp> module(kernels.clone());
   PassManager pm(module->getContext(), ModuleOp::getOperationName());
-  if (failed(applyPassManagerCLOptions(pm)))
-    return failure();
   buildKernelToLLVMPipeline(pm);
   if (failed(pm.run(*module)) || failed(addKernelEntries(*module)))
     return failure();
