@@ -17,36 +17,6 @@ void PrefillDialect::registerAttrs() {
       >();
 }
 
-LogicalResult RopeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                               APFloat thetaValue, int64_t rotaryDim, bool,
-                               RopeScaling scaling, APFloat factorValue,
-                               APFloat lowValue, APFloat highValue,
-                               int64_t originalMaxPosition) {
-  double theta = thetaValue.convertToDouble(),
-         factor = factorValue.convertToDouble();
-  double lowFreqFactor = lowValue.convertToDouble(),
-         highFreqFactor = highValue.convertToDouble();
-  if (!(theta > 0))
-    return emitError() << "rope theta is " << theta
-                       << ", expected a positive number";
-  if (rotaryDim < 2 || rotaryDim % 2)
-    return emitError() << "rope rotary_dim is " << rotaryDim
-                       << ", expected an even number of at least 2";
-  if (scaling != RopeScaling::None && !(factor > 0))
-    return emitError() << "rope scaling factor is " << factor
-                       << ", expected a positive number";
-  if (scaling == RopeScaling::Llama3) {
-    if (!(lowFreqFactor > 0) || !(highFreqFactor > lowFreqFactor))
-      return emitError() << "rope low_freq_factor is " << lowFreqFactor
-                         << " and high_freq_factor " << highFreqFactor
-                         << ", expected 0 < low_freq_factor < high_freq_factor";
-    if (originalMaxPosition < 1)
-      return emitError() << "rope original_max_position is "
-                         << originalMaxPosition << ", expected at least 1";
-  }
-  return success();
-}
-
 /// `name = value`, preceded by a comma unless it is the first.
 static ParseResult parseKeyword(AsmParser &parser, StringRef name, bool first) {
   if (!first && parser.parseComma())

@@ -47,11 +47,13 @@ def Prefill_CheckpointAttr : Prefill_Attr<"Checkpoint", "checkpoint"> {
   let summary = "a tensor of the checkpoint by name";
   let parameters = (ins StringRefParameter<>:$name);
   let assemblyFormat = "`<` $name `>`";
+  let genVerifyDecl = 1;
 }
 def Prefill_ConcatAttr : Prefill_Attr<"Concat", "concat"> {
   let summary = "weights concatenated along dimension 0";
   let parameters = (ins ArrayRefParameter<"::mlir::FlatSymbolRefAttr">:$inputs);
   let assemblyFormat = "`<` `[` $inputs `]` `>`";
+  let genVerifyDecl = 1;
 }
 def Prefill_InterleaveAttr : Prefill_Attr<"Interleave", "interleave"> {
   let summary = "rows of two weights in alternating runs";
@@ -60,6 +62,7 @@ def Prefill_InterleaveAttr : Prefill_Attr<"Interleave", "interleave"> {
   }];
   let parameters = (ins "::mlir::FlatSymbolRefAttr":$first, "::mlir::FlatSymbolRefAttr":$second, "int64_t":$granularity);
   let assemblyFormat = "`<` $first `,` $second `,` `granularity` `=` $granularity `>`";
+  let genVerifyDecl = 1;
 }
 def Prefill_ScaleColumnsAttr : Prefill_Attr<"ScaleColumns", "scale_columns"> {
   let summary = "w[n, k] * gain[k]";
@@ -74,11 +77,13 @@ def Prefill_PackAttr : Prefill_Attr<"Pack", "pack"> {
   }];
   let parameters = (ins "::mlir::FlatSymbolRefAttr":$input, "int64_t":$panelN, "int64_t":$kPack, "int64_t":$groupN);
   let assemblyFormat = "`<` $input `,` `panel_n` `=` $panelN `,` `k_pack` `=` $kPack `,` `group_n` `=` $groupN `>`";
+  let genVerifyDecl = 1;
 }
 def Prefill_RopeTableAttr : Prefill_Attr<"RopeTable", "rope_table"> {
   let summary = "f32 [max_position, rotary_dim]: rotary_dim/2 cosines, then the sines";
   let parameters = (ins "::mlir::prefill::RopeAttr":$rope, "int64_t":$maxPosition);
   let assemblyFormat = "`<` $rope `,` `max_position` `=` $maxPosition `>`";
+  let genVerifyDecl = 1;
 }
 
 // ---- Decisions about execution.
@@ -96,6 +101,7 @@ def Prefill_LoweringConfigAttr : Prefill_Attr<"LoweringConfig", "lowering_config
     `<` $domain `,` `block_m` `=` $blockM `,` `block_n` `=` $blockN `,` `block_kv` `=` $blockKv `,` `panel_n` `=` $panelN `,`
     `row_buckets` `=` `[` $rowBuckets `]` `>`
   }];
+  let genVerifyDecl = 1;
 }
 
 def Prefill_BufferAttr : Prefill_Attr<"Buffer", "buffer"> {
@@ -109,6 +115,7 @@ def Prefill_BufferAttr : Prefill_Attr<"Buffer", "buffer"> {
   let assemblyFormat = [{
     `<` $bufferClass `,` $domain `,` `row_bytes` `=` $rowBytes `,` `row_offset` `=` $rowOffset `>`
   }];
+  let genVerifyDecl = 1;
 }
 
 def Prefill_GridAttr : Prefill_Attr<"Grid", "grid"> {
@@ -121,6 +128,7 @@ def Prefill_GridAttr : Prefill_Attr<"Grid", "grid"> {
   let assemblyFormat = [{
     `<` $domain `,` `block` `=` $block `,` `plus_sequences` `=` $plusSequences `,` `multiplier` `=` $multiplier `>`
   }];
+  let genVerifyDecl = 1;
 }
 
 #endif

@@ -20,6 +20,7 @@ def Prefill_Dialect : Dialect {
     void registerAttrs();
   }];
   let dependentDialects = ["::mlir::func::FuncDialect"];
+  let hasOperationAttrVerify = 1;
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
 }

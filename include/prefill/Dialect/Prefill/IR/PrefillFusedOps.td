@@ -21,6 +21,7 @@ def Prefill_GemmOp : Prefill_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, 
                        OptionalAttr<Prefill_LoweringConfigAttr>:$lowering_config);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$epilogue);
+  let hasRegionVerifier = 1;
   let assemblyFormat = [{
     $input `,` $weight (`tile` `(` $tile^ `)`)? (`outs` `(` $outs^ `:` type($outs) `)`)? attr-dict `:` type($input) `,`
     type($weight) (`->` type($results)^)? `epilogue` $epilogue
@@ -38,6 +39,7 @@ def Prefill_RowwiseOp : Prefill_Op<"rowwise", [AttrSizedOperandSegments, SingleB
                        OptionalAttr<Prefill_LoweringConfigAttr>:$lowering_config);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);
+  let hasRegionVerifier = 1;
   let assemblyFormat = [{
     (`tile` `(` $tile^ `)`)? (`outs` `(` $outs^ `:` type($outs) `)`)? attr-dict (`:` type($results)^)? `body` $body
   }];
@@ -100,7 +102,6 @@ def Prefill_LaunchOp : Prefill_Op<"launch", [DeclareOpInterfaceMethods<SymbolUse
   let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyType>:$operands, OptionalAttr<ArrayAttr>:$buffers);
   let results = (outs Variadic<AnyType>:$results);
   let assemblyFormat = "$kernel `(` $operands `)` attr-dict `:` functional-type($operands, $results)";
-  let hasVerifier = 0;
 }
 
 #endif

@@ -17,7 +17,7 @@ class Prefill_Op<string mnemonic, list<Trait> traits = []>
   }];
 }
 
-def Prefill_WeightOp : Prefill_Op<"weight", [Symbol]> {
+def Prefill_WeightOp : Prefill_Op<"weight", [Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a named constant tensor and the step of the load-time program that makes it";
   let description = [{
     ```mlir

@@ -1,0 +1,83 @@
+//===- ShapeChecks.cpp - what verifiers of different ops have in common ---===//
+#include "ShapeChecks.h"
+
+using namespace mlir;
+using namespace mlir::prefill;
+
+bool prefill::isSupportedFloat(Type type) {
+  return type.isF64() || type.isF32() || type.isBF16() || type.isF16();
+}
+
+// TENSOR-C3
+static LogicalResult verifyElementType(Operation *op, StringRef name,
+                                       RankedTensorType type) {
+  if (!isSupportedFloat(type.getElementType()))
+    return op->emitOpError(name)
+           << " is " << type << ", expected elements of f64, f32, bf16 or f16";
+  return success();
+}
+
+// TENSOR-C1
+LogicalResult prefill::verifyActivation(Operation *op, StringRef name,
+                                        Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (type.getRank() != 2)
+    return op->emitOpError(name)
+           << " is " << type << ", expected rank 2: [rows, channels]";
+  if (type.isDynamicDim(1) || type.getDimSize(1) < 1)
+    return op->emitOpError(name)
+           << " is " << type << ", expected a static number of channels";
+  return verifyElementType(op, name, type);
+}
+
+// TENSOR-C2
+LogicalResult prefill::verifyConstant(Operation *op, StringRef name,
+                                      Value value, int64_t rank) {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (type.getRank() != rank)
+    return op->emitOpError(name)
+           << " is " << type << ", expected rank " << rank;
+  if (!type.hasStaticShape() || llvm::is_contained(type.getShape(), 0))
+    return op->emitOpError(name)
+           << " is " << type << ", expected static extents of at least 1";
+  return verifyElementType(op, name, type);
+}
+
+int64_t prefill::rowsOf(Value activation) {
+  return cast<RankedTensorType>(activation.getType()).getDimSize(0);
+}
+
+int64_t prefill::channelsOf(Value activation) {
+  return cast<RankedTensorType>(activation.getType()).getDimSize(1);
+}
+
+// TENSOR-C4
+LogicalResult prefill::verifySameRows(Operation *op, StringRef name,
+                                      Value value, StringRef otherName,
+                                      Value other) {
+  int64_t rows = rowsOf(value), otherRows = rowsOf(other);
+  if (ShapedType::isStatic(rows) && ShapedType::isStatic(otherRows) &&
+      rows != otherRows)
+    return op->emitOpError(name)
+           << " is " << value.getType() << " but " << otherName << " is "
+           << other.getType() << ": their rows must agree";
+  return success();
+}
+
+LogicalResult prefill::verifySameShape(Operation *op, StringRef name,
+                                       Value value, StringRef otherName,
+                                       Value other) {
+  if (channelsOf(value) != channelsOf(other))
+    return op->emitOpError(name)
+           << " is " << value.getType() << " but " << otherName << " is "
+           << other.getType() << ": their channels must agree";
+  return verifySameRows(op, name, value, otherName, other);
+}
+
+LogicalResult prefill::verifyEpsilon(Operation *op, const APFloat &eps) {
+  if (!eps.isFinite() || eps.isNegative())
+    return op->emitOpError("eps is ")
+           << eps.convertToDouble()
+           << ", expected a finite number of at least 0";
+  return success();
+}

@@ -1,0 +1,45 @@
+//===- ShapeChecks.h - what verifiers of different ops have in common -----===//
+// Constraints TENSOR-C* of docs/spec.md. A message names the op, the operand
+// and its type, and what was expected of it.
+//===----------------------------------------------------------------------===//
+#ifndef PREFILL_LIB_DIALECT_PREFILL_IR_SHAPECHECKS_H
+#define PREFILL_LIB_DIALECT_PREFILL_IR_SHAPECHECKS_H
+
+#include "prefill/Dialect/Prefill/IR/Prefill.h"
+
+namespace mlir::prefill {
+
+/// f64, f32, bf16 or f16: the types that every part of the compiler knows.
+bool isSupportedFloat(Type type);
+
+/// TENSOR-C1, TENSOR-C3: [rows, channels], rows static or not, channels static
+/// and at least 1, of a supported float.
+LogicalResult verifyActivation(Operation *op, StringRef name, Value value);
+
+/// TENSOR-C2, TENSOR-C3: a weight, of the given rank, all extents static and at
+/// least 1, of a supported float.
+LogicalResult verifyConstant(Operation *op, StringRef name, Value value,
+                             int64_t rank);
+
+int64_t rowsOf(Value activation);
+int64_t channelsOf(Value activation);
+
+/// TENSOR-C4: where both are static, the numbers of rows agree.
+LogicalResult verifySameRows(Operation *op, StringRef name, Value value,
+                             StringRef otherName, Value other);
+
+/// The numbers of channels agree, and TENSOR-C4.
+LogicalResult verifySameShape(Operation *op, StringRef name, Value value,
+                              StringRef otherName, Value other);
+
+/// BUFFERS-C1, BUFFERS-C2: a #prefill.buffer for each tensor result, unit for
+/// each cache. `name` is the attribute's.
+LogicalResult verifyBufferAttrs(Operation *op, StringRef name,
+                                ArrayAttr buffers);
+
+/// Epsilon of a norm: finite and not negative.
+LogicalResult verifyEpsilon(Operation *op, const APFloat &eps);
+
+} // namespace mlir::prefill
+
+#endif // PREFILL_LIB_DIALECT_PREFILL_IR_SHAPECHECKS_H
