@@ -36,8 +36,8 @@ func.func @prefill(%batch: !prefill.batch, %cache: !cache) -> (tensor<?x72xf32>,
   %a0, %c = prefill.gemm %x0, %w : tensor<?x64xbf16>, tensor<128x64xbf16> -> tensor<?x128xbf16>, !cache epilogue {
   ^bb0(%acc: tensor<?x128xf32>):
     %0 = prefill.row_rms_scale %acc, %s0 {eps = 1.0e-5, channels = 64 : i64} : tensor<?x128xf32>, tensor<?x1xf32> -> tensor<?x128xf32>
-    %1:2 = prefill.split %0 : tensor<?x128xf32> -> tensor<?x64xf32>, tensor<?x64xf32>
-    %2 = prefill.kv_append %1#0, %1#1 into %cache, %batch : tensor<?x64xf32>, tensor<?x64xf32> into !cache
+    %1:3 = prefill.split %0 : tensor<?x128xf32> -> tensor<?x32xf32>, tensor<?x32xf32>, tensor<?x64xf32>
+    %2 = prefill.kv_append %1#0, %1#1 into %cache, %batch : tensor<?x32xf32>, tensor<?x32xf32> into !cache
     prefill.yield %0, %2 : tensor<?x128xf32>, !cache
   }
   // CHECK: prefill.rowwise

@@ -17,7 +17,7 @@ func.func @prefill(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
 
 // -----
 
-// CHECK: error: prefill.linear in a region of prefill.gemm is no node of an epilogue
+// CHECK: error: 'prefill.gemm' op has 'prefill.linear' in its region, which is not a node of an epilogue
 func.func @prefill(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>) -> tensor<?x8xf32> {
   %y = prefill.gemm %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32> epilogue {
   ^bb0(%acc: tensor<?x8xf32>):
