@@ -26,7 +26,7 @@ static LogicalResult verifyTileForm(Operation *op, size_t numIndices,
   return success();
 }
 
-/// TILE-C3: one buffer for each tensor that is yielded; caches are written in
+/// TILE-C3, TILE-C4: one buffer for each tensor yielded; caches are written in
 /// place.
 static LogicalResult verifyBuffers(Operation *op, YieldOp yield,
                                    OperandRange outs) {

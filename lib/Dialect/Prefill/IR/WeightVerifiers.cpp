@@ -68,11 +68,11 @@ private:
   InFlightDiagnostic error() {
     return weight.emitOpError("@") << weight.getSymName() << " is " << result;
   }
-  /// " but @name is TYPE".
+  /// " but @name is 'TYPE'".
   std::string other(size_t index) {
     std::string text;
-    llvm::raw_string_ostream(text)
-        << " but @" << inputs[index].getSymName() << " is " << typeOf(index);
+    llvm::raw_string_ostream(text) << " but @" << inputs[index].getSymName()
+                                   << " is '" << typeOf(index) << "'";
     return text;
   }
 
