@@ -120,6 +120,10 @@ Error Run::launch(LaunchOp op) {
   Expected<SmallVector<RuntimeValue>> results = call(kernel, arguments);
   if (!results)
     return results.takeError();
+  if (results->size() != op.getNumResults())
+    return createStringError("kernel @" + op.getKernel() + " returns " +
+                             Twine(results->size()) + " values, expected " +
+                             Twine(op.getNumResults()));
   for (auto [result, value] : llvm::zip(op.getResults(), *results))
     environment[result] = value;
   return Error::success();
@@ -258,6 +262,9 @@ Error Run::runBlock(Block &block) {
 
 Expected<SmallVector<RuntimeValue>>
 Run::call(func::FuncOp function, ArrayRef<RuntimeValue> arguments) {
+  if (!function.getBody().hasOneBlock())
+    return createStringError("function @" + function.getName() +
+                             " has no body of one block");
   Block &body = function.getBody().front();
   for (auto [parameter, argument] : llvm::zip(body.getArguments(), arguments))
     environment[parameter] = argument;

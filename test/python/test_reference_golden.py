@@ -80,6 +80,20 @@ class ReferenceGolden(unittest.TestCase):
                         self.assertLess(error, 2 * golden["bf16_rel_error"][index])
                         self.assertGreater(error, 1e-4)  # it does round
 
+    def test_tiny_continues_its_text(self):
+        golden = json.loads((GOLDEN / "tiny" / "golden.json").read_text())
+        directory = ROOT / golden["model"]
+        prompt, continuation = golden["prompt_tokens"], golden["continuation_tokens"]
+        model, out = (pathlib.Path(self.scratch.name) / name for name in ("tiny.mlir", "logits.npy"))
+        self.translate("--import-hf", directory, "-o", model)
+        # The continuation is greedy: every token is the largest logit of the row before it.
+        tokens = prompt + continuation[:-1]
+        self.translate("--interpret", model, "--weights", directory, "--tokens", ",".join(map(str, tokens)),
+                       "--all-logits", "--logits-out", out)
+        rows = np.load(out)[len(prompt) - 1:]
+        self.assertLess(rel_error(rows[0], np.load(GOLDEN / "tiny" / "logits_f32.npy")), 1e-5)
+        self.assertEqual([int(row.argmax()) for row in rows], continuation)
+
 
 def add_model(name):
     setattr(ReferenceGolden, "test_" + name.replace("-", "_"), lambda self: self.check_model(name))

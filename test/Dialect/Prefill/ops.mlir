@@ -69,12 +69,12 @@ func.func @model(%batch: !prefill.batch, %cache: !contiguous, %table: tensor<128
   %r = prefill.rope %kn, %batch {rope = #rope, head_dim = 8} : tensor<?x16xbf16> -> tensor<?x16xbf16>
   // CHECK: prefill.rope %{{.*}}, %{{.*}} table(%{{.*}} : tensor<128x8xf32>) {
   %rt = prefill.rope %r, %batch table(%table : tensor<128x8xf32>) {rope = #rope, head_dim = 8} : tensor<?x16xbf16> -> tensor<?x16xbf16>
-  // CHECK: prefill.kv_append %{{.*}}, %{{.*}} into %{{.*}}, %{{.*}} : tensor<?x16xbf16>, tensor<?x8xbf16> into !prefill.kv_cache<contiguous,
+  // CHECK: prefill.kv_append %{{.*}}, %{{.*}} into %{{.*}}, %{{.*}} : tensor<?x16xbf16>, tensor<?x8xbf16> into {{.*}}<contiguous,
   %c = prefill.kv_append %rt, %v into %cache, %batch : tensor<?x16xbf16>, tensor<?x8xbf16> into !contiguous
   // Four query heads on two KV heads; values are half as wide as keys.
   %q = prefill.linear %n, %w : tensor<?x16xbf16>, tensor<24x16xbf16> -> tensor<?x24xbf16>
   %q0, %q1 = prefill.split %q : tensor<?x24xbf16> -> tensor<?x16xbf16>, tensor<?x8xbf16>
-  // CHECK: prefill.attention %{{.*}}, %{{.*}}, %{{.*}} {causal, scale = 1.250000e-01 : f64} : tensor<?x16xbf16>, !prefill.kv_cache<{{.*}}> -> tensor<?x8xbf16>
+  // CHECK: prefill.attention %{{.*}}, %{{.*}}, %{{.*}} {causal, scale = 1.250000e-01 : f64} : tensor<?x16xbf16>, {{.*}}<{{.*}}> -> tensor<?x8xbf16>
   %o = prefill.attention %q0, %c, %batch {scale = 0.125, causal} : tensor<?x16xbf16>, !contiguous -> tensor<?x8xbf16>
   // CHECK: prefill.attention %{{.*}}, %{{.*}}, %{{.*}} {base2, causal, scale = 1.000000e+00 : f64, sliding_window = 32 : i64, softcap = 5.000000e+01 : f64}
   %o2 = prefill.attention %q0, %c, %batch {scale = 1.0, causal, base2, sliding_window = 32, softcap = 50.0} : tensor<?x16xbf16>, !contiguous -> tensor<?x8xbf16>

@@ -95,9 +95,9 @@ TEST_F(EquivalenceTest, LayoutOfTheCacheDoesNotMatter) {
 }
 
 TEST_F(EquivalenceTest, WrongScaleShowsInLogits) {
-  Equivalence result = get(
-      compareTexts((kCache + kUnfused).str(),
-                   kCache.str() + fused("@q, @k, @v", "0.7213475 : f64")));
+  Equivalence result =
+      get(compareTexts((kCache + kUnfused).str(),
+                       kCache.str() + fused("@q, @k, @v", "0.7213475 : f64")));
   EXPECT_FALSE(result.holds());
   EXPECT_EQ(result.caches, 0);
 }

@@ -140,6 +140,30 @@ func.func @prefill(%batch: !prefill.batch) -> tensor<?x1xf32> {
               HasSubstr("'func.call'"));
 }
 
+TEST_F(InterpreterTest, KernelsWithoutAMeaningAreNamed) {
+  OwningOpRef<ModuleOp> module = parse(R"(
+func.func private @declared(%batch: !prefill.batch) -> tensor<?x1xf32> attributes {prefill.kernel}
+func.func @prefill(%batch: !prefill.batch) -> tensor<?x1xf32> {
+  %x = prefill.launch @declared(%batch) : (!prefill.batch) -> tensor<?x1xf32>
+  return %x : tensor<?x1xf32>
+})");
+  std::vector<KVCache> none;
+  Interpreter declared(*module, weights);
+  EXPECT_EQ(messageOf(declared.run(makeSequenceBatch(0, {0}), none)),
+            "'prefill.launch': function @declared has no body of one block");
+  module = parse(R"(
+func.func private @tiled(%batch: !prefill.batch, %out: memref<?x1xf32>) attributes {prefill.kernel} {
+  return
+}
+func.func @prefill(%batch: !prefill.batch) -> tensor<?x1xf32> {
+  %x = prefill.launch @tiled(%batch) : (!prefill.batch) -> tensor<?x1xf32>
+  return %x : tensor<?x1xf32>
+})");
+  Interpreter tiled(*module, weights);
+  EXPECT_EQ(messageOf(tiled.run(makeSequenceBatch(0, {0}), none)),
+            "'prefill.launch': kernel @tiled returns 0 values, expected 1");
+}
+
 TEST_F(InterpreterTest, NoEntryFunction) {
   OwningOpRef<ModuleOp> module = parse("module {}");
   Interpreter interpreter(*module, weights);
