@@ -1,6 +1,7 @@
-//===- CompileDriver.cpp - `prefill-opt --compile`
-//--------------------------===//
+//===- CompileDriver.cpp - `prefill-opt --compile` ------------------------===//
 #include "CompileDriver.h"
+#include "../shared/WriteOutput.h"
+#include "Explain.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/IR/MLIRContext.h"
@@ -184,6 +185,8 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
     if (error)
       return error;
   }
+  if (!options.compileModule && !options.stopAt && !options.explain)
+    return fail("expected --compile, --compile-to=LEVEL or --explain");
   if (options.compileModule && options.stopAt)
     return fail("--compile and --compile-to exclude each other");
   if (options.compileModule && options.output == "-" && !options.explain)
@@ -191,99 +194,68 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
   return std::nullopt;
 }
 
-/// The memory plan as a function of the prompt's length, by class.
-void explainMemory(ModuleOp config, llvm::raw_ostream &os) {
-  auto entry = config.lookupSymbol<func::FuncOp>(kEntryName);
-  auto bytes = [&](StringRef name) -> int64_t {
-    auto attr = entry ? entry->getAttrOfType<IntegerAttr>(name) : IntegerAttr();
-    return attr ? attr.getInt() : 0;
-  };
-  os << "memory: weights " << bytes("prefill.weights_bytes")
-     << " bytes; activation peak " << bytes("prefill.activation_row_bytes")
-     << " bytes a padded token and " << bytes("prefill.logits_row_bytes")
-     << " a padded row of logits; KV cache "
-     << bytes("prefill.kv_cache_bytes_per_token")
-     << " bytes a token; temporaries are scratch for each thread (prefill-run "
-        "--describe)\n";
-  config.walk([&](GemmOp gemm) {
-    if (std::optional<LoweringConfigAttr> tiles = gemm.getLoweringConfig()) {
-      ArrayRef<int64_t> buckets = tiles->getRowBuckets();
-      os << "rows: padded to ";
-      llvm::interleaveComma(buckets, os);
-      os << " or a multiple of " << buckets.back() << ", at most "
-         << buckets.back() - 1 << " rows of padding above it\n";
-    }
-    return WalkResult::interrupt();
-  });
-}
-
-using ConfigurePasses = llvm::function_ref<LogicalResult(PassManager &)>;
-
-/// One line for each thing that a pass left unfused, then a summary. The
-/// reasons stand on the ops of level fused; the launches are those of level
-/// config.
-LogicalResult explain(ModuleOp model, const CompileOptions &options,
-                      ConfigurePasses configure, llvm::raw_ostream &os) {
-  OwningOpRef<ModuleOp> fused(model.clone()), config(model.clone());
-  if (failed(runToLevel(*fused, Level::Fused, options, configure)) ||
-      failed(runToLevel(*config, Level::Config, options, configure)))
-    return failure();
-  for (const std::string &flag : options.disabledPasses)
-    os << flag << ": disabled on the command line\n";
-  int64_t notFolded = 0;
-  fused->walk([&](Operation *op) {
-    auto reason = op->getAttrOfType<StringAttr>("prefill.not_folded");
-    if (!reason)
-      return;
-    ++notFolded;
-    if (auto layer = op->getAttrOfType<IntegerAttr>(kLayerAttr))
-      os << "layer " << layer.getInt() << ": ";
-    auto name = op->getAttrOfType<StringAttr>(kNameAttr);
-    os << (name ? name.getValue() : op->getName().getStringRef())
-       << ": not folded: " << reason.getValue() << "\n";
-  });
-  llvm::MapVector<int64_t, int64_t> launches;
-  config->walk([&](LaunchOp launch) {
-    auto layer = launch->getAttrOfType<IntegerAttr>(kLayerAttr);
-    ++launches[layer ? layer.getInt() : -1];
-  });
-  int64_t most = 0;
-  for (auto [layer, count] : launches)
-    if (layer >= 0)
-      most = std::max(most, count);
-  os << notFolded << " not folded; " << most << " kernels a layer\n";
-  explainMemory(*config, os);
-  return success();
-}
-
-/// Writes to a temporary file and renames it, so that a failure leaves nothing
-/// half written.
-int writeOutput(StringRef path,
-                llvm::function_ref<void(llvm::raw_ostream &)> write) {
-  llvm::Error error = llvm::writeToOutput(path, [&](llvm::raw_ostream &os) {
-    write(os);
-    return llvm::Error::success();
-  });
-  if (error)
+int write(StringRef path, llvm::function_ref<void(llvm::raw_ostream &)> fill) {
+  if (llvm::Error error = writeOutput(path, fill))
     return fail("cannot write '" + path +
                 "': " + llvm::toString(std::move(error)));
   return 0;
 }
 
+/// What target cpu has no kernels for, said in the words of the command line.
+std::optional<int> refuseDtype(ModuleOp module, const DriverOptions &options) {
+  if (options.compile.dtype == "f16")
+    return fail("--dtype is 'f16', which target cpu has no kernels for, "
+                "expected f32 or bf16");
+  if (!options.compile.dtype.empty())
+    return std::nullopt;
+  for (auto weight : module.getOps<WeightOp>())
+    if (weight.getTensorType().getElementType().isF16())
+      return fail("the model's dtype is f16, which target cpu has no kernels "
+                  "for: pass --dtype=bf16 or --dtype=f32");
+  return std::nullopt;
+}
+
 } // namespace
 
+// The driver's own options; those that it shares with nobody select it, so that
+// `prefill-opt --dtype=f32` alone is told what is missing.
 bool mlir::prefill::wantsCompileDriver(int argc, char **argv) {
-  return llvm::any_of(llvm::ArrayRef<char *>(argv + 1, argc - 1),
-                      [](StringRef argument) {
-                        StringRef name = argument.split('=').first;
-                        return name == "--compile" || name == "--compile-to" ||
-                               name == "--explain";
-                      });
+  static constexpr const char *own[] = {
+      "--compile", "--compile-to", "--explain",      "--target", "--dtype",
+      "--report",  "--kv-layout",  "--disable-pass", "--isa",    "--max-seq"};
+  return llvm::any_of(
+      llvm::ArrayRef<char *>(argv + 1, argc - 1), [](StringRef argument) {
+        return llvm::is_contained(own, argument.split('=').first);
+      });
+}
+
+const char *mlir::prefill::compileDriverUsage() {
+  return "Prefill compiler: everything of mlir-opt, and the whole pipeline:\n\n"
+         "  prefill-opt MODEL.mlir --compile --target=cpu -o MODEL.pfm\n"
+         "  prefill-opt MODEL.mlir "
+         "--compile-to=model|fused|config|tiled|kernel|"
+         "target [--isa=avx2|avx512|avx512_bf16]\n"
+         "  prefill-opt MODEL.mlir --explain\n\n"
+         "  --target=cpu           what to compile for\n"
+         "  --dtype=f32|bf16       default: the model's\n"
+         "  --kv-layout=L[:N]      contiguous (default), head_major, "
+         "paged_nhd[:tokens a block]\n"
+         "  --max-seq=N            default: 4096 or the model's maximum, "
+         "whichever is less\n"
+         "  --disable-pass=FLAG    leave a pass out (repeatable)\n"
+         "  --explain              what was refused or not folded and why, "
+         "memory by class\n"
+         "  -o FILE\n";
 }
 
 int mlir::prefill::compileDriverMain(int argc, char **argv,
                                      DialectRegistry &registry) {
   DriverOptions options;
+  for (StringRef argument : llvm::ArrayRef<char *>(argv + 1, argc - 1))
+    if (argument == "--help" || argument == "-h") {
+      llvm::outs() << compileDriverUsage();
+      return 0;
+    }
   if (std::optional<int> code = parseOptions(argc, argv, options))
     return *code;
   registerPassManagerCLOptions();
@@ -318,6 +290,11 @@ int mlir::prefill::compileDriverMain(int argc, char **argv,
     return applyPassManagerCLOptions(pm);
   };
 
+  bool reachesKernels = options.compileModule || options.explain ||
+                        *options.stopAt >= Level::Config;
+  if (reachesKernels)
+    if (std::optional<int> code = refuseDtype(*module, options))
+      return *code;
   if (options.explain &&
       failed(explain(*module, options.compile, configure, llvm::outs())))
     return diagnostics.report("compilation failed");
@@ -327,7 +304,7 @@ int mlir::prefill::compileDriverMain(int argc, char **argv,
       return diagnostics.report("compilation failed");
     if (options.output == "-")
       return 0;
-    return writeOutput(options.output, [&](llvm::raw_ostream &os) {
+    return write(options.output, [&](llvm::raw_ostream &os) {
       os.write(bytes->data(), bytes->size());
     });
   }
@@ -335,7 +312,7 @@ int mlir::prefill::compileDriverMain(int argc, char **argv,
     return 0;
   if (failed(runToLevel(*module, *options.stopAt, options.compile, configure)))
     return diagnostics.report("compilation failed");
-  return writeOutput(options.output, [&](llvm::raw_ostream &os) {
+  return write(options.output, [&](llvm::raw_ostream &os) {
     module->print(os);
     os << "\n";
   });

@@ -12,6 +12,9 @@ namespace mlir::prefill {
 /// mlir-opt's behaviour.
 bool wantsCompileDriver(int argc, char **argv);
 
+/// What the driver's options are, for `--help`.
+const char *compileDriverUsage();
+
 /// Runs the pipeline; returns the process's exit code. Errors are one line on
 /// stderr that starts with "error: ".
 int compileDriverMain(int argc, char **argv, DialectRegistry &registry);

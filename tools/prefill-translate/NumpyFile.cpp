@@ -2,6 +2,7 @@
 // Format: numpy.lib.format, version 1.0.
 //===----------------------------------------------------------------------===//
 #include "NumpyFile.h"
+#include "../shared/WriteOutput.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/raw_ostream.h"
@@ -29,17 +30,15 @@ static std::string makeHeader(ArrayRef<int64_t> shape) {
 
 Result<void> mlir::prefill::writeNumpyF32(StringRef path,
                                           const reference::Tensor &tensor) {
-  llvm::Error failure =
-      llvm::writeToOutput(path, [&](llvm::raw_ostream &stream) -> llvm::Error {
-        stream << makeHeader(tensor.shape);
-        for (double value : tensor.values) {
-          char bytes[4];
-          llvm::support::endian::write32le(
-              bytes, llvm::bit_cast<uint32_t>(static_cast<float>(value)));
-          stream.write(bytes, 4);
-        }
-        return llvm::Error::success();
-      });
+  llvm::Error failure = writeOutput(path, [&](llvm::raw_ostream &stream) {
+    stream << makeHeader(tensor.shape);
+    for (double value : tensor.values) {
+      char bytes[4];
+      llvm::support::endian::write32le(
+          bytes, llvm::bit_cast<uint32_t>(static_cast<float>(value)));
+      stream.write(bytes, 4);
+    }
+  });
   if (failure)
     return Error{ErrorCode::io, "cannot write '" + path.str() +
                                     "': " + llvm::toString(std::move(failure))};

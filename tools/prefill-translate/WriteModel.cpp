@@ -1,5 +1,6 @@
 //===- WriteModel.cpp - a module as text ----------------------------------===//
 #include "WriteModel.h"
+#include "../shared/WriteOutput.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 #include "llvm/Support/Error.h"
@@ -23,20 +24,11 @@ Result<void> mlir::prefill::writeModel(ModuleOp module, StringRef path) {
       return Error{ErrorCode::unsupported, "the model is invalid: " + problem};
   }
 
-  // writeToOutput renames a finished temporary file.
-  llvm::Error failure =
-      llvm::writeToOutput(path, [&](llvm::raw_ostream &stream) -> llvm::Error {
-        module->print(stream);
-        return llvm::Error::success();
-      });
-  if (failure)
-    return Error{ErrorCode::io, "cannot write '" + path.str() +
-                                    "': " + llvm::toString(std::move(failure))};
-  llvm::outs().flush();
-  if (llvm::outs().has_error()) {
-    std::string reason = llvm::outs().error().message();
-    llvm::outs().clear_error();
-    return Error{ErrorCode::io, "cannot write to stdout: " + reason};
-  }
+  if (llvm::Error failure = writeOutput(
+          path, [&](llvm::raw_ostream &stream) { module->print(stream); }))
+    return Error{ErrorCode::io,
+                 "cannot write " +
+                     (path == "-" ? "to stdout" : "'" + path.str() + "'") +
+                     ": " + llvm::toString(std::move(failure))};
   return {};
 }

@@ -105,9 +105,22 @@ rt::CheckpointSource::open(const std::string &directory,
   int numUnread = 0;
   for (const TensorView &tensor : checkpoint->tensors()) {
     if (read.count(tensor.name) ||
-        endsWith(tensor.name, ".rotary_emb.inv_freq") ||
-        tensor.name == "lm_head.weight")
+        endsWith(tensor.name, ".rotary_emb.inv_freq"))
       continue;
+    // A model with tied embeddings may store them twice; another head is a
+    // model that this module does not compute.
+    if (tensor.name == "lm_head.weight") {
+      const TensorView *embedding =
+          checkpoint->find("model.embed_tokens.weight");
+      if (embedding && embedding->size == tensor.size &&
+          std::memcmp(embedding->data, tensor.data, tensor.size) == 0)
+        continue;
+      return Error{ErrorCode::invalidWeights,
+                   quote(directory) +
+                       ": 'lm_head.weight' differs from "
+                       "'model.embed_tokens.weight', but the module was "
+                       "compiled for tied embeddings, which expect them equal"};
+    }
     if (++numUnread <= 3)
       unread += (unread.empty() ? "" : ", ") + quote(tensor.name);
   }

@@ -1,0 +1,141 @@
+//===- Explain.cpp - `prefill-opt --explain` ------------------------------===//
+#include "Explain.h"
+#include "prefill/Codegen/CPU/IsaTable.h"
+#include "prefill/Dialect/Prefill/IR/Prefill.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mlir::prefill;
+
+using ConfigurePasses = llvm::function_ref<LogicalResult(PassManager &)>;
+
+/// A copy of the model at a level; null when a pass failed.
+static OwningOpRef<ModuleOp> runCopy(ModuleOp model, Level level,
+                                     const CompileOptions &options,
+                                     ConfigurePasses configure) {
+  OwningOpRef<ModuleOp> copy(model.clone());
+  if (failed(runToLevel(*copy, level, options, configure)))
+    return {};
+  return copy;
+}
+
+/// The reasons stand on the ops of level fused.
+static int64_t explainFolding(ModuleOp fused, llvm::raw_ostream &os) {
+  int64_t notFolded = 0;
+  fused.walk([&](Operation *op) {
+    auto reason = op->getAttrOfType<StringAttr>("prefill.not_folded");
+    if (!reason)
+      return;
+    ++notFolded;
+    if (auto layer = op->getAttrOfType<IntegerAttr>(kLayerAttr))
+      os << "layer " << layer.getInt() << ": ";
+    auto name = op->getAttrOfType<StringAttr>(kNameAttr);
+    os << (name ? name.getValue() : op->getName().getStringRef())
+       << ": not folded: " << reason.getValue() << "\n";
+  });
+  return notFolded;
+}
+
+/// The largest number of launches that carry one layer's index.
+static int64_t kernelsPerLayer(ModuleOp config) {
+  llvm::MapVector<int64_t, int64_t> launches;
+  config.walk([&](LaunchOp launch) {
+    if (auto layer = launch->getAttrOfType<IntegerAttr>(kLayerAttr))
+      ++launches[layer.getInt()];
+  });
+  int64_t most = 0;
+  for (auto [layer, count] : launches)
+    most = std::max(most, count);
+  return most;
+}
+
+/// The largest scratch of a kernel in any ISA variant; nullopt on failure.
+static std::optional<int64_t> scratchBytes(ModuleOp model,
+                                           CompileOptions options,
+                                           ConfigurePasses configure) {
+  int64_t most = 0;
+  for (const CpuIsa &isa : cpuIsas()) {
+    options.isa = isa.name.str();
+    OwningOpRef<ModuleOp> kernels =
+        runCopy(model, Level::Kernel, options, configure);
+    if (!kernels)
+      return std::nullopt;
+    kernels->walk([&](func::FuncOp kernel) {
+      if (auto bytes = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr))
+        most = std::max(most, bytes.getInt());
+    });
+  }
+  return llvm::alignTo(most, 64);
+}
+
+/// Unfused attention keeps scores in memory: the heads whose matrix it is.
+static int64_t scoreHeads(ModuleOp tiled) {
+  bool found = false;
+  tiled.walk([&](func::FuncOp kernel) {
+    for (unsigned i = 0; i < kernel.getNumArguments(); ++i)
+      found |= bool(kernel.getArgAttr(i, kScoreAttr));
+  });
+  auto model = tiled->getAttrOfType<DictionaryAttr>("prefill.model");
+  auto heads = model ? model.getAs<IntegerAttr>("num_q_heads") : IntegerAttr();
+  return found && heads ? heads.getInt() : 0;
+}
+
+static void explainMemory(ModuleOp config, int64_t scratch, int64_t heads,
+                          llvm::raw_ostream &os) {
+  auto entry = config.lookupSymbol<func::FuncOp>(kEntryName);
+  auto bytes = [&](StringRef name) -> int64_t {
+    auto attr = entry ? entry->getAttrOfType<IntegerAttr>(name) : IntegerAttr();
+    return attr ? attr.getInt() : 0;
+  };
+  os << "memory in bytes, M_pad padded tokens, R_pad padded rows of logits, T "
+        "threads:\n";
+  os << "  weights " << bytes("prefill.weights_bytes") << "\n";
+  os << "  activation peak " << bytes("prefill.activation_row_bytes")
+     << " * M_pad + " << bytes("prefill.logits_row_bytes") << " * R_pad\n";
+  os << "  KV cache " << bytes("prefill.kv_cache_bytes_per_token")
+     << " * tokens of capacity\n";
+  // The batch's integers: 16 bytes a token, 4 a row of logits, 4 a KV block,
+  // each of the seven arrays rounded up to 64.
+  os << "  temporaries " << scratch << " * T + 16 * M_pad + 4 * R_pad + 4 * KV "
+     << "blocks + 512";
+  if (heads)
+    os << " + " << 4 * heads << " * M_pad * longest sequence";
+  os << "\n";
+}
+
+static void explainPadding(ModuleOp config, llvm::raw_ostream &os) {
+  config.walk([&](GemmOp gemm) {
+    if (std::optional<LoweringConfigAttr> tiles = gemm.getLoweringConfig()) {
+      ArrayRef<int64_t> buckets = tiles->getRowBuckets();
+      os << "rows are padded to ";
+      llvm::interleaveComma(buckets, os);
+      os << " or a multiple of " << buckets.back() << ": at most "
+         << buckets.back() - 1 << " rows of padding above it\n";
+    }
+    return WalkResult::interrupt();
+  });
+}
+
+LogicalResult mlir::prefill::explain(ModuleOp model,
+                                     const CompileOptions &options,
+                                     ConfigurePasses configure,
+                                     llvm::raw_ostream &os) {
+  auto fused = runCopy(model, Level::Fused, options, configure);
+  auto config = runCopy(model, Level::Config, options, configure);
+  auto tiled = runCopy(model, Level::Tiled, options, configure);
+  if (!fused || !config || !tiled)
+    return failure();
+  std::optional<int64_t> scratch = scratchBytes(model, options, configure);
+  if (!scratch)
+    return failure();
+  for (const std::string &flag : options.disabledPasses)
+    os << flag << ": disabled on the command line\n";
+  int64_t notFolded = explainFolding(*fused, os);
+  os << notFolded << " not folded; " << kernelsPerLayer(*config)
+     << " kernels a layer\n";
+  explainMemory(*config, *scratch, scoreHeads(*tiled), os);
+  explainPadding(*config, os);
+  return success();
+}
