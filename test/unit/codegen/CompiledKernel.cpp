@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include <cstring>
 #include <dlfcn.h>
+#include <filesystem>
 #include <limits>
 #include <unistd.h>
 
@@ -134,13 +135,15 @@ CompiledKernel::CompiledKernel(const std::string &text, StringRef isaName,
 }
 
 void CompiledKernel::load(llvm::StringRef image, const std::string &name) {
-  char path[] = "/tmp/prefill-kernel-XXXXXX";
-  int file = mkstemp(path);
+  std::string path = (std::filesystem::temp_directory_path() /
+                      "prefill-kernel-XXXXXX")
+                         .string();
+  int file = mkstemp(path.data());
   ASSERT_GE(file, 0);
   ASSERT_EQ(write(file, image.data(), image.size()), ssize_t(image.size()));
   close(file);
-  library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  unlink(path);
+  library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  unlink(path.c_str());
   ASSERT_NE(library, nullptr) << dlerror();
   entry = reinterpret_cast<Entry>(dlsym(library, name.c_str()));
   ASSERT_NE(entry, nullptr) << dlerror();

@@ -1,5 +1,6 @@
 // A golden checkpoint compiled by the tools and loaded through the C ABI.
 #include "CompiledModel.h"
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -17,8 +18,8 @@ void check(prefill_status status, const char *what) {
     throw std::runtime_error(std::string(what) + ": " + prefill_last_error());
 }
 
-/// Runs a command; throws with what it printed when it fails.
-static void shell(const std::string &command) {
+/// Runs a command and returns what it printed; throws with that when it fails.
+static std::string shell(const std::string &command) {
   FILE *pipe = popen((command + " 2>&1 < /dev/null").c_str(), "r");
   if (!pipe)
     throw std::runtime_error("cannot run " + command);
@@ -28,11 +29,17 @@ static void shell(const std::string &command) {
     output.append(chunk.data(), count);
   if (pclose(pipe) != 0)
     throw std::runtime_error(command + ": " + output);
+  return output;
 }
 
+struct Compiled {
+  std::string file, explanation;
+};
+
 /// The module's file, compiled at the first call for these arguments.
-static std::string compile(const std::string &name, const std::string &dtype,
-                           const std::string &layout) {
+static const Compiled &compile(const std::string &name,
+                               const std::string &dtype,
+                               const std::string &layout) {
   struct Scratch {
     std::string path;
     Scratch() {
@@ -45,24 +52,28 @@ static std::string compile(const std::string &name, const std::string &dtype,
     ~Scratch() { std::filesystem::remove_all(path); }
   };
   static Scratch scratch;
-  static std::map<std::string, std::string> compiled;
-  std::string &file = compiled[name + " " + dtype + " " + layout];
-  if (!file.empty())
-    return file;
+  static std::map<std::string, Compiled> compiled;
+  Compiled &entry = compiled[name + " " + dtype + " " + layout];
+  if (!entry.file.empty())
+    return entry;
   std::string stem = scratch.path + "/" + std::to_string(compiled.size());
   shell(std::string(PREFILL_TOOLS_DIR) + "/prefill-translate --import-hf " +
         PREFILL_GOLDEN_DIR + "/" + name + " -o " + stem + ".mlir");
-  shell(std::string(PREFILL_TOOLS_DIR) + "/prefill-opt " + stem +
-        ".mlir --compile --target=cpu --dtype=" + dtype +
-        " --kv-layout=" + layout + " --max-seq=640 -o " + stem + ".pfm");
-  return file = stem + ".pfm";
+  entry.explanation =
+      shell(std::string(PREFILL_TOOLS_DIR) + "/prefill-opt " + stem +
+            ".mlir --compile --explain --target=cpu --dtype=" + dtype +
+            " --kv-layout=" + layout + " --max-seq=640 -o " + stem + ".pfm");
+  entry.file = stem + ".pfm";
+  return entry;
 }
 
 CompiledModel::CompiledModel(const std::string &name, const std::string &dtype,
                              const std::string &layout,
                              const std::string &deviceName, int threads)
     : directory(std::string(PREFILL_GOLDEN_DIR) + "/" + name) {
-  std::string file = compile(name, dtype, layout);
+  const Compiled &compiled = compile(name, dtype, layout);
+  const std::string &file = compiled.file;
+  explanation = compiled.explanation;
   prefill_device *newDevice = nullptr;
   check(prefill_device_create(deviceName.c_str(), threads, &newDevice),
         "device");
@@ -115,24 +126,57 @@ std::vector<int32_t> CompiledModel::tokens(int64_t count) const {
   return all;
 }
 
+constexpr int64_t kGoldenLengths[] = {1, 2, 63, 64, 65, 127, 128, 129, 513};
+
+static int64_t goldenRow(int64_t count) {
+  const int64_t *found =
+      std::find(std::begin(kGoldenLengths), std::end(kGoldenLengths), count);
+  if (found == std::end(kGoldenLengths))
+    throw std::runtime_error("no golden of that length");
+  return found - kGoldenLengths;
+}
+
+double CompiledModel::goldenBf16Error(int64_t count) const {
+  std::ifstream file(directory + "/golden.json");
+  return nlohmann::json::parse(file)["bf16_rel_error"][goldenRow(count)];
+}
+
 Logits CompiledModel::golden(int64_t count) const {
-  constexpr int64_t lengths[] = {1, 2, 63, 64, 65, 127, 128, 129, 513};
-  int64_t row = 0;
-  while (lengths[row] != count)
-    ++row;
+  int64_t row = goldenRow(count);
   // Version 1 of the .npy format: magic, header length, header, data. The rows
   // lie at the end, whatever the header's padding.
   std::ifstream file(directory + "/logits_f32.npy", std::ios::binary);
   std::vector<char> bytes((std::istreambuf_iterator<char>(file)),
                           std::istreambuf_iterator<char>());
   int64_t rowBytes = moduleInfo.vocab_size * int64_t(sizeof(float));
-  int64_t start = int64_t(bytes.size()) - (std::size(lengths) - row) * rowBytes;
+  int64_t start =
+      int64_t(bytes.size()) - (std::size(kGoldenLengths) - row) * rowBytes;
   if (start < 10)
     throw std::runtime_error("logits_f32.npy is too short");
   Logits logits(moduleInfo.vocab_size);
   std::copy_n(bytes.data() + start, rowBytes,
               reinterpret_cast<char *>(logits.data()));
   return logits;
+}
+
+MemoryPrediction CompiledModel::predictedMemory() const {
+  MemoryPrediction result;
+  auto line = [&](const char *format, auto *...numbers) {
+    std::string word =
+        std::string(format).substr(0, std::string(format).find('%'));
+    size_t at = explanation.find(word);
+    if (at == std::string::npos ||
+        std::sscanf(explanation.c_str() + at, format, numbers...) !=
+            int(sizeof...(numbers)))
+      throw std::runtime_error("--explain has no line '" + word + "'");
+  };
+  static_assert(sizeof(uint64_t) == sizeof(unsigned long));
+  line("  weights %lu", &result.weights);
+  line("  activation peak %lu * M_pad + %lu", &result.activationPerToken,
+       &result.activationPerRow);
+  line("  KV cache %lu", &result.kvPerToken);
+  line("  temporaries %lu", &result.scratchPerThread);
+  return result;
 }
 
 double relativeError(const Logits &actual, const Logits &expected) {

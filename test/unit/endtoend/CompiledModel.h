@@ -32,6 +32,12 @@ struct PromptRun {
   int64_t vocab = 0;
 };
 
+/// Numbers of `prefill-opt --explain`, in bytes.
+struct MemoryPrediction {
+  uint64_t weights = 0, activationPerToken = 0, activationPerRow = 0,
+           kvPerToken = 0, scratchPerThread = 0;
+};
+
 /// One module with weights on one device. Members are destroyed in reverse
 /// order, as the ABI wants it.
 class CompiledModel {
@@ -49,10 +55,13 @@ public:
   /// transformers' f32 logits for a prompt of `count` tokens; `count` is one of
   /// the golden lengths.
   Logits golden(int64_t count) const;
+  /// Relative error of transformers' own bf16 run against `golden`.
+  double goldenBf16Error(int64_t count) const;
+  MemoryPrediction predictedMemory() const;
   const prefill_module_info &info() const { return moduleInfo; }
 
 private:
-  std::string directory;
+  std::string directory, explanation;
   Handle<prefill_device> device;
   Handle<prefill_module> module;
   Handle<prefill_weights> weights;

@@ -142,19 +142,50 @@ TEST_P(EndToEnd, ASequenceDoesNotSeeItsBatch) {
 }
 
 TEST_P(EndToEnd, EveryLengthIsItsRowOfALongerPrompt) {
-  std::vector<int32_t> tokens = model.tokens(300);
+  constexpr int64_t longest = 600;
+  std::vector<int32_t> tokens;
+  for (int32_t token : model.tokens(300))
+    tokens.insert(tokens.end(), {token, (token * 7 + 1) % 128});
   PromptRun rows = model.run();
-  Logits all(300 * rows.vocab);
-  check(prefill_session_prefill(rows.session.get(), tokens.data(), 300, 1,
+  Logits all(longest * rows.vocab);
+  check(prefill_session_prefill(rows.session.get(), tokens.data(), longest, 1,
                                 all.data()),
         "all rows");
-  for (int64_t length :
-       {1,  2,  3,  4,   5,   7,   8,   9,   15,  16,  17,  31,  32, 33,
-        63, 64, 65, 127, 128, 129, 191, 192, 193, 255, 256, 257, 300})
-    EXPECT_EQ(model.run().prefill({tokens.begin(), tokens.begin() + length}),
+  // Every length below three tiles, then those around tile edges.
+  for (int64_t length = 1; length <= longest; ++length) {
+    int64_t fromEdge = std::min(length % 64, 64 - length % 64);
+    if (length > 200 && fromEdge > 2)
+      continue;
+    ASSERT_EQ(model.run().prefill({tokens.begin(), tokens.begin() + length}),
               Logits(all.begin() + (length - 1) * rows.vocab,
                      all.begin() + length * rows.vocab))
         << length << " tokens";
+  }
+}
+
+// What `prefill-opt --explain` predicts is what the runtime counts.
+TEST_P(EndToEnd, MemoryIsAsPredicted) {
+  MemoryPrediction predicted = model.predictedMemory();
+  constexpr int threads = 2; // CompiledModel's default
+  for (int64_t length : {1, 9, 64, 300}) {
+    PromptRun run = model.run();
+    run.prefill(model.tokens(length));
+    prefill_memory counted;
+    check(prefill_session_memory(run.session.get(), &counted), "memory");
+    int64_t rows = length <= 1 ? 1 : (length + 7) / 8 * 8;
+    EXPECT_EQ(counted.weights_bytes, predicted.weights);
+    EXPECT_LE(counted.activation_peak_bytes,
+              predicted.activationPerToken * rows + predicted.activationPerRow);
+    // The prediction counts whole cache lines for the last buffer of a row.
+    EXPECT_GE(counted.activation_peak_bytes,
+              0.9 * predicted.activationPerToken * rows);
+    EXPECT_EQ(counted.kv_cache_bytes % predicted.kvPerToken, 0u);
+    EXPECT_GE(counted.kv_cache_bytes, predicted.kvPerToken * length);
+    uint64_t metadata = 16 * rows + 4 + 4 * (length + 1) + 512;
+    EXPECT_LE(counted.temporaries_bytes,
+              predicted.scratchPerThread * threads + metadata)
+        << length << " tokens";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -175,21 +206,36 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
+class IsaVariant
+    : public testing::TestWithParam<std::tuple<const char *, const char *>> {};
+
 // What this CPU cannot run is a skip with a reason, not a pass.
-TEST(IsaVariants, AgreeWithTransformers) {
-  for (const char *device : {"cpu:avx2", "cpu:avx512", "cpu:avx512_bf16"}) {
-    prefill_device *probe = nullptr;
-    if (prefill_device_create(device, 1, &probe) != PREFILL_OK)
-      GTEST_SKIP() << device << ": " << prefill_last_error();
-    prefill_device_destroy(probe);
-    CompiledModel model("qwen2", "f32", "contiguous", device);
-    for (int64_t length : {1, 65, 129})
-      EXPECT_LT(relativeError(model.run().prefill(model.tokens(length)),
-                              model.golden(length)),
-                kTolerance)
-          << device << ", " << length << " tokens";
+TEST_P(IsaVariant, AgreesWithTransformers) {
+  auto [device, dtype] = GetParam();
+  prefill_device *probe = nullptr;
+  if (prefill_device_create(device, 1, &probe) != PREFILL_OK)
+    GTEST_SKIP() << device << ": " << prefill_last_error();
+  prefill_device_destroy(probe);
+  CompiledModel model("qwen2", dtype, "contiguous", device);
+  for (int64_t length : {1, 65, 129}) {
+    double error = relativeError(model.run().prefill(model.tokens(length)),
+                                 model.golden(length));
+    EXPECT_LT(error, std::string(dtype) == "f32"
+                         ? kTolerance
+                         : 2 * model.goldenBf16Error(length))
+        << length << " tokens";
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    All, IsaVariant,
+    testing::Combine(testing::Values("cpu:avx2", "cpu:avx512",
+                                     "cpu:avx512_bf16"),
+                     testing::Values("f32", "bf16")),
+    [](const testing::TestParamInfo<IsaVariant::ParamType> &info) {
+      return std::string(std::get<0>(info.param)).substr(4) + "_" +
+             std::get<1>(info.param);
+    });
 
 TEST(Threads, DoNotChangeABit) {
   for (const char *dtype : {"f32", "bf16"}) {
