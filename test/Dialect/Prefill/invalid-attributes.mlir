@@ -31,6 +31,24 @@ func.func private @f(!prefill.kv_cache<paged_nhd, num_kv_heads = 1, head_dim_qk 
 
 // -----
 
+// KV_CACHE-C5
+// expected-error @below {{kv_cache block_size is 9223372036854775807, expected at most 2147483647}}
+func.func private @f(!prefill.kv_cache<contiguous, num_kv_heads = 1, head_dim_qk = 8, head_dim_v = 8, dtype = f32, block_size = 9223372036854775807>)
+
+// -----
+
+// KV_CACHE-C5
+// expected-error @below {{kv_cache head_dim_v is 2147483648, expected at most 2147483647}}
+func.func private @f(!prefill.kv_cache<contiguous, num_kv_heads = 1, head_dim_qk = 8, head_dim_v = 2147483648, dtype = f32, block_size = 16>)
+
+// -----
+
+// KV_CACHE-C6
+// expected-error @below {{kv_cache has blocks of 2147483647 tokens, 2147483647 heads and head dimensions 1 and 2147483647, expected at most 281474976710656 elements in a block}}
+func.func private @f(!prefill.kv_cache<contiguous, num_kv_heads = 2147483647, head_dim_qk = 1, head_dim_v = 2147483647, dtype = f32, block_size = 2147483647>)
+
+// -----
+
 // ROPE_ATTR-C1
 // expected-error @below {{rope theta is 0.000000e+00, expected a positive number}}
 #rope = #prefill.rope<theta = 0.0, rotary_dim = 8>

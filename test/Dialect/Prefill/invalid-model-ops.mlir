@@ -19,6 +19,24 @@ func.func @f(%x: tensor<?x?xf32>) {
 
 // -----
 
+// TENSOR-C5: an activation.
+func.func @f(%x: tensor<?x281474976710657xf32>) {
+  // expected-error @below {{'prefill.scale' op input is 'tensor<?x281474976710657xf32>', expected at most 281474976710656 elements}}
+  %0 = prefill.scale %x {factor = 2.0} : tensor<?x281474976710657xf32> -> tensor<?x281474976710657xf32>
+  return
+}
+
+// -----
+
+// TENSOR-C5: a weight whose number of elements overflows.
+func.func @f(%x: tensor<?x8xf32>, %w: tensor<4611686018427387904x8xf32>) {
+  // expected-error @below {{'prefill.linear' op weight is 'tensor<4611686018427387904x8xf32>', expected at most 281474976710656 elements}}
+  %0 = prefill.linear %x, %w : tensor<?x8xf32>, tensor<4611686018427387904x8xf32> -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
 // TENSOR-C2: rank.
 func.func @f(%x: tensor<?x8xf32>, %w: tensor<8xf32>) {
   // expected-error @below {{'prefill.linear' op weight is 'tensor<8xf32>', expected rank 2}}

@@ -13,6 +13,12 @@ prefill.weight @w : tensor<4xi32> = #prefill.checkpoint<"w">
 
 // -----
 
+// WEIGHT-C5
+// expected-error @below {{'prefill.weight' op @w is 'tensor<4611686018427387904x16xf32>', expected at most 281474976710656 elements}}
+prefill.weight @w : tensor<4611686018427387904x16xf32> = #prefill.checkpoint<"w">
+
+// -----
+
 // WEIGHT-C2
 // expected-error @below {{'prefill.weight' op @w comes from "w.bin", expected checkpoint, concat, interleave, scale_columns, pack or rope_table}}
 prefill.weight @w : tensor<4xf32> = "w.bin"

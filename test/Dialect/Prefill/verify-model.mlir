@@ -49,30 +49,6 @@ func.func @prefill(%batch: !prefill.batch) -> tensor<?x8xf32> {
 
 // -----
 
-// CHECK: error: prefill.model has no integer max_position
-module attributes {prefill.model = {model_type = "llama", vocab_size = 16, hidden_size = 8, num_layers = 0, num_q_heads = 1, tied_embeddings = true}} {
-  prefill.weight @embed : tensor<16x8xf32> = #prefill.checkpoint<"embed">
-  func.func @prefill(%batch: !prefill.batch) -> tensor<?x8xf32> {
-    %e = prefill.get_weight @embed : tensor<16x8xf32>
-    %x = prefill.embed %batch, %e : tensor<16x8xf32> -> tensor<?x8xf32>
-    return %x : tensor<?x8xf32>
-  }
-}
-
-// -----
-
-// CHECK: error: prefill.model has num_layers 1, but function @prefill has 0 caches
-module attributes {prefill.model = {model_type = "llama", vocab_size = 16, hidden_size = 8, num_layers = 1, num_q_heads = 1, max_position = 8, sliding_window = 0, tied_embeddings = true}} {
-  prefill.weight @embed : tensor<16x8xf32> = #prefill.checkpoint<"embed">
-  func.func @prefill(%batch: !prefill.batch) -> tensor<?x8xf32> {
-    %e = prefill.get_weight @embed : tensor<16x8xf32>
-    %x = prefill.embed %batch, %e : tensor<16x8xf32> -> tensor<?x8xf32>
-    return %x : tensor<?x8xf32>
-  }
-}
-
-// -----
-
 // CHECK: error: prefill.gemm is no op of level model
 module attributes {prefill.model = {model_type = "llama", vocab_size = 16, hidden_size = 8, num_layers = 0, num_q_heads = 1, max_position = 8, sliding_window = 0, tied_embeddings = true}} {
   prefill.weight @embed : tensor<16x8xf32> = #prefill.checkpoint<"embed">
@@ -98,4 +74,28 @@ module attributes {prefill.model = {model_type = "llama", vocab_size = 16, hidde
     %y = prefill.scale %x {factor = 2.0} : tensor<?x8xf32> -> tensor<?x8xf64>
     return %x : tensor<?x8xf32>
   }
+}
+
+// -----
+
+// No row count is fixed before a call.
+// CHECK: error: prefill.embed has a result of type 'tensor<4x8xf32>', expected f32, bf16 or f16 with no dynamic size but the row count
+prefill.weight @embed : tensor<16x8xf32> = #prefill.checkpoint<"embed">
+func.func @prefill(%batch: !prefill.batch) -> tensor<?x8xf32> {
+  %e = prefill.get_weight @embed : tensor<16x8xf32>
+  %x = prefill.embed %batch, %e : tensor<16x8xf32> -> tensor<4x8xf32>
+  %y = prefill.select_rows %x, %batch : tensor<4x8xf32> -> tensor<?x8xf32>
+  return %y : tensor<?x8xf32>
+}
+
+// -----
+
+// CHECK: error: function @prefill has branches, expected one block
+prefill.weight @embed : tensor<16x8xf32> = #prefill.checkpoint<"embed">
+func.func @prefill(%batch: !prefill.batch) -> tensor<?x8xf32> {
+  %e = prefill.get_weight @embed : tensor<16x8xf32>
+  cf.br ^next
+^next:
+  %x = prefill.embed %batch, %e : tensor<16x8xf32> -> tensor<?x8xf32>
+  return %x : tensor<?x8xf32>
 }

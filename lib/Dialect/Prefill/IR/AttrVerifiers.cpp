@@ -33,7 +33,27 @@ LogicalResult KVCacheType::verify(EmitError emitError, KVLayout,
     return emitError() << "kv_cache dtype is " << dtype
                        << ", expected f64, f32, bf16 or f16";
   // KV_CACHE-C4
-  return verifyAtLeast(emitError, "kv_cache block_size", blockSize, 1);
+  if (failed(verifyAtLeast(emitError, "kv_cache block_size", blockSize, 1)))
+    return failure();
+  // KV_CACHE-C5
+  constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
+  std::pair<StringRef, int64_t> sizes[] = {{"num_kv_heads", numKvHeads},
+                                           {"head_dim_qk", headDimQk},
+                                           {"head_dim_v", headDimV},
+                                           {"block_size", blockSize}};
+  for (auto [what, value] : sizes)
+    if (value > kMaxSize)
+      return emitError() << "kv_cache " << what << " is " << value
+                         << ", expected at most " << kMaxSize;
+  // KV_CACHE-C6
+  if (!isSupportedCount({blockSize, numKvHeads, headDimQk}) ||
+      !isSupportedCount({blockSize, numKvHeads, headDimV}))
+    return emitError() << "kv_cache has blocks of " << blockSize << " tokens, "
+                       << numKvHeads << " heads and head dimensions "
+                       << headDimQk << " and " << headDimV
+                       << ", expected at most " << kMaxElements
+                       << " elements in a block";
+  return success();
 }
 
 LogicalResult RopeAttr::verify(EmitError emitError, APFloat thetaValue,

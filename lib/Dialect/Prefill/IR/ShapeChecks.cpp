@@ -1,5 +1,6 @@
 //===- ShapeChecks.cpp - what verifiers of different ops have in common ---===//
 #include "ShapeChecks.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::prefill;
@@ -8,13 +9,33 @@ bool prefill::isSupportedFloat(Type type) {
   return type.isF64() || type.isF32() || type.isBF16() || type.isF16();
 }
 
+bool prefill::isSupportedCount(ArrayRef<int64_t> extents) {
+  int64_t count = 1;
+  for (int64_t extent : extents) {
+    if (ShapedType::isDynamic(extent))
+      continue;
+    if (llvm::MulOverflow(count, extent, count) || count > kMaxElements)
+      return false;
+  }
+  return true;
+}
+
+// TENSOR-C5
+static LogicalResult verifyCount(Operation *op, StringRef name,
+                                 RankedTensorType type) {
+  if (!isSupportedCount(type.getShape()))
+    return op->emitOpError(name) << " is " << type << ", expected at most "
+                                 << kMaxElements << " elements";
+  return success();
+}
+
 // TENSOR-C3
 static LogicalResult verifyElementType(Operation *op, StringRef name,
                                        RankedTensorType type) {
   if (!isSupportedFloat(type.getElementType()))
     return op->emitOpError(name)
            << " is " << type << ", expected elements of f64, f32, bf16 or f16";
-  return success();
+  return verifyCount(op, name, type);
 }
 
 // TENSOR-C1

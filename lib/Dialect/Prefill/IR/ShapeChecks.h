@@ -12,12 +12,19 @@ namespace mlir::prefill {
 /// f64, f32, bf16 or f16: the types that every part of the compiler knows.
 bool isSupportedFloat(Type type);
 
-/// TENSOR-C1, TENSOR-C3: [rows, channels], rows static or not, channels static
-/// and at least 1, of a supported float.
+/// More than any model has, and little enough that no count of bytes overflows.
+constexpr int64_t kMaxElements = int64_t(1) << 48;
+
+/// TENSOR-C5: the product of the static extents is at most kMaxElements.
+/// Extents are not negative.
+bool isSupportedCount(ArrayRef<int64_t> extents);
+
+/// TENSOR-C1, TENSOR-C3, TENSOR-C5: [rows, channels], rows static or not,
+/// channels static and at least 1, of a supported float.
 LogicalResult verifyActivation(Operation *op, StringRef name, Value value);
 
-/// TENSOR-C2, TENSOR-C3: a weight, of the given rank, all extents static and at
-/// least 1, of a supported float.
+/// TENSOR-C2, TENSOR-C3, TENSOR-C5: a weight, of the given rank, all extents
+/// static and at least 1, of a supported float.
 LogicalResult verifyConstant(Operation *op, StringRef name, Value value,
                              int64_t rank);
 

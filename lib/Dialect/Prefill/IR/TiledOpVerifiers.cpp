@@ -1,4 +1,6 @@
 //===- TiledOpVerifiers.cpp - verifiers of the ops of level `tiled` -------===//
+// Each rule carries its number in docs/spec.md.
+//===----------------------------------------------------------------------===//
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
 
 using namespace mlir;
@@ -25,6 +27,7 @@ LogicalResult verifyShape(Operation *op, StringRef what, Value value,
 /// The query of an attention op: as many columns as whole groups of heads of
 /// the cache, in the cache's element type. Gives the number of query heads.
 FailureOr<int64_t> verifyQuery(Operation *op, Value query, KVCacheType cache) {
+  // ONLINE_ATTENTION-C1, MATERIALIZED_ATTENTION-C1
   auto type = cast<RankedTensorType>(query.getType());
   if (type.getRank() != 2 || type.isDynamicDim(1))
     return op->emitOpError() << "query has type " << type
@@ -35,6 +38,7 @@ FailureOr<int64_t> verifyQuery(Operation *op, Value query, KVCacheType cache) {
            << "query has " << type.getDimSize(1)
            << " columns, expected a multiple of num_kv_heads * head_dim_qk = "
            << group;
+  // ONLINE_ATTENTION-C2, MATERIALIZED_ATTENTION-C2
   if (type.getElementType() != cache.getDtype())
     return op->emitOpError()
            << "query has element type " << type.getElementType()
@@ -42,10 +46,23 @@ FailureOr<int64_t> verifyQuery(Operation *op, Value query, KVCacheType cache) {
   return type.getDimSize(1) / cache.getHeadDimQk();
 }
 
-LogicalResult verifyWindow(Operation *op, std::optional<int64_t> window) {
-  if (window && *window < 1)
-    return op->emitOpError()
-           << "sliding_window is " << *window << ", expected at least 1";
+/// ONLINE_ATTENTION-C3, MATERIALIZED_ATTENTION-C3: as for prefill.attention.
+template <typename Attention> LogicalResult verifyScores(Attention op) {
+  if (!op.getScale().isFinite())
+    return op.emitOpError("scale is ")
+           << op.getScale().convertToDouble() << ", expected a finite number";
+  if (std::optional<int64_t> window = op.getSlidingWindow()) {
+    if (*window < 1)
+      return op.emitOpError("sliding_window is ")
+             << *window << ", expected at least 1";
+    if (!op.getCausal())
+      return op.emitOpError("sliding_window is ")
+             << *window << " without causal, expected causal attention";
+  }
+  if (std::optional<APFloat> softcap = op.getSoftcap())
+    if (!softcap->isFinite() || softcap->convertToDouble() <= 0)
+      return op.emitOpError("softcap is ")
+             << softcap->convertToDouble() << ", expected a positive number";
   return success();
 }
 
@@ -71,18 +88,21 @@ LogicalResult verifyOut(Operation *op, Value out, int64_t columns) {
 LogicalResult OnlineAttentionOp::verify() {
   KVCacheType cache = getCache().getType();
   FailureOr<int64_t> heads = verifyQuery(*this, getQuery(), cache);
-  if (failed(heads) || failed(verifyWindow(*this, getSlidingWindow())))
+  if (failed(heads) || failed(verifyScores(*this)))
     return failure();
   int64_t rows = ShapedType::kDynamic;
   if (!getTile().empty()) {
+    // ONLINE_ATTENTION-C4
     if (failed(verifyTileSize(*this, getTile().size(), kBlockTileSize)))
       return failure();
+    // ONLINE_ATTENTION-C5
     LoweringConfigAttr config = getLoweringConfigAttr();
     if (!config || config.getBlockM() < 1 || config.getBlockKv() < 1)
       return emitOpError("of a tile has lowering_config ")
              << config
              << ", expected one with block_m and block_kv of at "
                 "least 1";
+    // ONLINE_ATTENTION-C6
     if (getCarry().size() != 3)
       return emitOpError("of a tile carries ")
              << getCarry().size()
@@ -94,9 +114,11 @@ LogicalResult OnlineAttentionOp::verify() {
     rows = config.getBlockM();
     *heads /= cache.getNumKvHeads();
   } else if (!getCarry().empty()) {
+    // ONLINE_ATTENTION-C7
     return emitOpError("of all keys carries ")
            << getCarry().size() << " values, expected none";
   }
+  // ONLINE_ATTENTION-C8
   if (failed(verifyShape(*this, "accumulator", getAccumulator(),
                          {rows, *heads * cache.getHeadDimV()})) ||
       failed(verifyShape(*this, "row_max", getRowMax(), {rows, *heads})) ||
@@ -106,6 +128,7 @@ LogicalResult OnlineAttentionOp::verify() {
 }
 
 LogicalResult AttentionNormalizeOp::verify() {
+  // ATTENTION_NORMALIZE-C1
   auto accumulator = cast<RankedTensorType>(getAccumulator().getType());
   auto rowSum = cast<RankedTensorType>(getRowSum().getType());
   if (accumulator.getRank() != 2 || rowSum.getRank() != 2 ||
@@ -115,13 +138,16 @@ LogicalResult AttentionNormalizeOp::verify() {
     return emitOpError("accumulator has type ")
            << accumulator << " and row_sum " << rowSum
            << ", expected [rows, heads * head_dim_v] and [rows, heads]";
+  // ATTENTION_NORMALIZE-C2
   bool tiled = !getTile().empty();
   if (tiled != static_cast<bool>(getOut()) ||
       tiled == static_cast<bool>(getResult()))
     return emitOpError("has to have either a tile and an output buffer or a "
                        "result");
+  // ATTENTION_NORMALIZE-C3
   if (tiled)
     return verifyTileSize(*this, getTile().size(), kRowTileSize);
+  // ATTENTION_NORMALIZE-C4
   auto result = cast<RankedTensorType>(getResult().getType());
   if (result.getShape() != accumulator.getShape())
     return emitOpError("result has type ")
@@ -130,8 +156,10 @@ LogicalResult AttentionNormalizeOp::verify() {
 }
 
 LogicalResult AttentionWorkgroupOp::verify() {
+  // ATTENTION_WORKGROUP-C1
   if (getBlockQ() < 1)
     return emitOpError("block_q is ") << getBlockQ() << ", expected at least 1";
+  // ATTENTION_WORKGROUP-C2
   if (getNumKvHeads() < 1)
     return emitOpError("num_kv_heads is ")
            << getNumKvHeads() << ", expected at least 1";
@@ -141,12 +169,16 @@ LogicalResult AttentionWorkgroupOp::verify() {
 LogicalResult MaterializedAttentionOp::verify() {
   KVCacheType cache = getCache().getType();
   FailureOr<int64_t> heads = verifyQuery(*this, getQuery(), cache);
-  if (failed(heads) || failed(verifyWindow(*this, getSlidingWindow())) ||
-      failed(verifyTileSize(*this, getTile().size(), kRowTileSize)))
+  if (failed(heads) || failed(verifyScores(*this)))
     return failure();
+  // MATERIALIZED_ATTENTION-C4
+  if (failed(verifyTileSize(*this, getTile().size(), kRowTileSize)))
+    return failure();
+  // MATERIALIZED_ATTENTION-C5
   auto scores = cast<MemRefType>(getScores().getType());
   if (scores.getRank() != 3 || !scores.getElementType().isF32())
     return emitOpError("scores have type ")
            << scores << ", expected f32 [num_q_heads, M_pad, max_kv]";
+  // MATERIALIZED_ATTENTION-C6
   return verifyOut(*this, getOut(), *heads * cache.getHeadDimV());
 }

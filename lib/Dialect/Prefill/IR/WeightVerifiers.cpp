@@ -19,6 +19,11 @@ LogicalResult WeightOp::verify() {
     return emitOpError("@")
            << getSymName() << " is " << getType()
            << ", expected a static tensor of f64, f32, bf16 or f16";
+  // WEIGHT-C5
+  if (!isSupportedCount(type.getShape()))
+    return emitOpError("@")
+           << getSymName() << " is " << getType() << ", expected at most "
+           << kMaxElements << " elements";
   // WEIGHT-C2
   if (!isa<CheckpointAttr, ConcatAttr, InterleaveAttr, ScaleColumnsAttr,
            PackAttr, RopeTableAttr>(getSource()))

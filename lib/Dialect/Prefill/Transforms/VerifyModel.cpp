@@ -1,4 +1,5 @@
 //===- VerifyModel.cpp - contract of level model --------------------------===//
+#include "ModelContract.h"
 #include "prefill/Dialect/Prefill/Transforms/Passes.h"
 
 namespace mlir::prefill {
@@ -9,14 +10,16 @@ namespace mlir::prefill {
 using namespace mlir;
 using namespace mlir::prefill;
 
-/// [rows, channels] with a dynamic row count, or a weight without dynamic
-/// sizes, of a floating-point type that models have.
-static bool isModelTensor(RankedTensorType type) {
+/// A weight without dynamic sizes, or [rows, channels] with a dynamic row count
+/// alone: no row count is fixed before a call. Of an element type that models
+/// have.
+static bool isModelTensor(RankedTensorType type, bool isWeight) {
   Type element = type.getElementType();
   if (!element.isF32() && !element.isBF16() && !element.isF16())
     return false;
-  return type.hasStaticShape() ||
-         (type.getRank() == 2 && type.isDynamicDim(0) && !type.isDynamicDim(1));
+  return isWeight ? type.hasStaticShape()
+                  : type.getRank() == 2 && type.isDynamicDim(0) &&
+                        !type.isDynamicDim(1);
 }
 
 static LogicalResult verifyOp(Operation &op) {
@@ -24,13 +27,15 @@ static LogicalResult verifyOp(Operation &op) {
            AttentionOp, GatedActOp, AddOp, ScaleOp, SelectRowsOp, LMHeadOp,
            func::ReturnOp>(op))
     return emitError(op.getLoc()) << op.getName() << " is no op of level model";
+  bool isWeight = isa<GetWeightOp>(op);
   for (Type type : op.getResultTypes())
     if (auto tensor = dyn_cast<RankedTensorType>(type))
-      if (!isModelTensor(tensor))
+      if (!isModelTensor(tensor, isWeight))
         return emitError(op.getLoc())
                << op.getName() << " has a result of type " << type
-               << ", expected f32, bf16 or f16 with no dynamic size but the "
-                  "row count";
+               << ", expected f32, bf16 or f16 with "
+               << (isWeight ? "no dynamic size"
+                            : "no dynamic size but the row count");
   return success();
 }
 
@@ -58,32 +63,6 @@ static LogicalResult verifySignature(func::FuncOp function) {
   return success();
 }
 
-/// The module attribute that says what the model is, and that the layers are as
-/// many as the caches.
-static LogicalResult verifyDescription(ModuleOp module, func::FuncOp function) {
-  auto model = module->getAttrOfType<DictionaryAttr>("prefill.model");
-  if (!model)
-    return emitError(module.getLoc()) << "the module has no prefill.model";
-  if (!model.getAs<StringAttr>("model_type"))
-    return emitError(module.getLoc())
-           << "prefill.model has no string model_type";
-  if (!model.getAs<BoolAttr>("tied_embeddings"))
-    return emitError(module.getLoc())
-           << "prefill.model has no bool tied_embeddings";
-  for (StringRef key : {"vocab_size", "hidden_size", "num_layers",
-                        "num_q_heads", "max_position", "sliding_window"})
-    if (!model.getAs<IntegerAttr>(key))
-      return emitError(module.getLoc())
-             << "prefill.model has no integer " << key;
-  int64_t layers = model.getAs<IntegerAttr>("num_layers").getInt();
-  int64_t caches = function.getNumArguments() - 1;
-  if (layers != caches)
-    return emitError(module.getLoc())
-           << "prefill.model has num_layers " << layers << ", but function @"
-           << kEntryName << " has " << caches << " caches";
-  return success();
-}
-
 namespace {
 class VerifyModelPass
     : public mlir::prefill::impl::VerifyModelPassBase<VerifyModelPass> {
@@ -95,14 +74,21 @@ class VerifyModelPass
           << "the module has no function @" << kEntryName;
       return signalPassFailure();
     }
-    if (failed(verifySignature(function)) ||
-        failed(verifyDescription(module, function)))
+    if (failed(verifySignature(function)))
       return signalPassFailure();
+    if (!function.getBody().hasOneBlock()) {
+      emitError(function.getLoc())
+          << "function @" << kEntryName << " has branches, expected one block";
+      return signalPassFailure();
+    }
     for (Operation &op : function.getBody().front()) {
       if (failed(verifyOp(op)))
         return signalPassFailure();
       ++numOps;
     }
+    if (failed(verifyModelDescription(module, function)) ||
+        failed(verifyModelDataflow(function)))
+      return signalPassFailure();
     markAllAnalysesPreserved();
   }
 };
