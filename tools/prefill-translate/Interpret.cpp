@@ -2,6 +2,7 @@
 // Runs a module in the reference interpreter, one sequence from an empty cache.
 //===----------------------------------------------------------------------===//
 #include "Command.h"
+#include "InputFile.h"
 #include "NumpyFile.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
@@ -20,8 +21,9 @@ using ::prefill::rt::Result;
 static ::prefill::rt::Error invalid(const Twine &message) {
   return {ErrorCode::invalidArgument, message.str()};
 }
+/// The interpreter's messages quote names that come out of the file.
 static ::prefill::rt::Error invalid(llvm::Error error) {
-  return invalid(llvm::toString(std::move(error)));
+  return invalid(printable(llvm::toString(std::move(error))));
 }
 
 static std::optional<StringRef> find(const OptionValues &values,
@@ -35,37 +37,58 @@ static std::optional<StringRef> find(const OptionValues &values,
 /// Parsed and verified; the first diagnostic, with its place, is the error.
 static Result<OwningOpRef<ModuleOp>> parseModel(MLIRContext &context,
                                                 StringRef path) {
+  if (Result<void> readable = checkInputFile(path); !readable)
+    return readable.takeError();
   std::string problem;
   ScopedDiagnosticHandler first(&context, [&](Diagnostic &diagnostic) {
     if (problem.empty() &&
         diagnostic.getSeverity() == DiagnosticSeverity::Error) {
+      // A diagnostic may have several lines; the error has one.
+      std::string text = diagnostic.str();
+      llvm::replace(text, '\n', ' ');
       llvm::raw_string_ostream stream(problem);
       if (auto place = dyn_cast<FileLineColLoc>(diagnostic.getLocation()))
         stream << place.getFilename().getValue() << ":" << place.getLine()
                << ":" << place.getColumn() << ": ";
-      stream << diagnostic;
+      stream << printable(text);
     }
     return success();
   });
   auto module = parseSourceFile<ModuleOp>(path, &context);
   if (module)
     return module;
-  // A diagnostic may have several lines; the error has one.
-  llvm::replace(problem, '\n', ' ');
   return invalid(problem.empty() ? "cannot read '" + path.str() + "'"
                                  : problem);
 }
 
+/// Token numbers with one comma or white space between two of them, bare or as
+/// a JSON list.
 static Result<std::vector<int32_t>> parseTokens(StringRef text,
                                                 StringRef what) {
-  SmallVector<StringRef> words;
-  llvm::SplitString(text, words, ", \t\r\n[]");
+  StringRef list = text.trim();
+  bool opens = list.consume_front("["), closes = list.consume_back("]");
+  if (opens != closes)
+    return invalid(what + " has '" + (opens ? "[" : "]") + "' without '" +
+                   (opens ? "]" : "[") + "', expected a list of token numbers");
   std::vector<int32_t> tokens;
-  for (StringRef word : words) {
+  list = list.trim();
+  while (!list.empty()) {
+    StringRef word =
+        list.take_until([](char c) { return c == ',' || llvm::isSpace(c); });
     int32_t token;
+    if (word.empty())
+      return invalid(what + " has a comma with no token before it, expected "
+                            "one comma between two tokens");
     if (word.getAsInteger(10, token))
-      return invalid(what + " has '" + word + "', expected token numbers");
+      return invalid(what + " has '" + printable(word) +
+                     "', expected token numbers");
     tokens.push_back(token);
+    list = list.drop_front(word.size()).ltrim();
+    if (!list.consume_front(","))
+      continue;
+    list = list.ltrim();
+    if (list.empty())
+      return invalid(what + " ends with a comma, expected a token after it");
   }
   if (tokens.empty())
     return invalid(what + " has no token, expected at least one");
@@ -79,7 +102,9 @@ static Result<std::vector<int32_t>> getTokens(const OptionValues &values) {
     return invalid("--interpret needs one of --tokens and --tokens-file");
   if (list)
     return parseTokens(*list, "option --tokens");
-  auto buffer = llvm::MemoryBuffer::getFile(*file);
+  if (Result<void> readable = checkInputFile(*file); !readable)
+    return readable.takeError();
+  auto buffer = llvm::MemoryBuffer::getFileOrSTDIN(*file);
   if (!buffer)
     return ::prefill::rt::Error{ErrorCode::io,
                                 "cannot read '" + file->str() +
@@ -94,11 +119,12 @@ getWeights(const OptionValues &values) {
   if (directory.has_value() == seed.has_value())
     return invalid("--interpret needs one of --weights and --random-weights");
   if (seed) {
-    Result<int64_t> number = parseInteger("--random-weights", *seed);
-    if (!number)
-      return number.takeError();
+    uint64_t number;
+    if (seed->getAsInteger(10, number))
+      return invalid("option --random-weights is '" + *seed +
+                     "', expected a seed from 0 to 2^64 - 1");
     return std::unique_ptr<WeightProvider>(
-        std::make_unique<RandomWeights>(*number));
+        std::make_unique<RandomWeights>(number));
   }
   auto checkpoint = ::prefill::rt::Checkpoint::open(directory->str());
   if (!checkpoint)

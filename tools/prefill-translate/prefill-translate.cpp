@@ -7,6 +7,10 @@
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <fcntl.h>
+#include <new>
+#include <unistd.h>
+
 using namespace llvm;
 using namespace mlir::prefill;
 
@@ -87,6 +91,15 @@ static const Command *findCommand(ArrayRef<StringRef> arguments) {
   return nullptr;
 }
 
+/// What a user may expect of this tool and will not find in it.
+static std::optional<std::string> findMissing(ArrayRef<StringRef> arguments) {
+  for (StringRef argument : arguments)
+    if (argument.split('=').first == "--import-gguf")
+      return "--import-gguf: this build has no GGUF importer, expected a "
+             "Hugging Face directory (--import-hf DIR)";
+  return std::nullopt;
+}
+
 static Result<OptionValues> parseOptions(const Command &command,
                                          ArrayRef<StringRef> arguments) {
   SmallVector<OptionSpec> known{command.selector};
@@ -118,6 +131,8 @@ static Result<OptionValues> parseOptions(const Command &command,
 }
 
 static Result<void> dispatch(ArrayRef<StringRef> arguments) {
+  if (std::optional<std::string> missing = findMissing(arguments))
+    return invalid(*missing);
   const Command *command = findCommand(arguments);
   if (!command)
     return invalid((arguments.empty()
@@ -138,16 +153,54 @@ Result<int64_t> mlir::prefill::parseInteger(StringRef option, StringRef value) {
   return number;
 }
 
+/// A closed stdin, stdout or stderr is opened so that using it fails, as the
+/// next file that is opened would otherwise take its number.
+static void reserveStandardStreams() {
+  for (int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(stream, F_GETFD) < 0)
+      (void)::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+/// A model or a cache beyond this machine's memory; there are no exceptions.
+[[noreturn]] static void failWithoutMemory() {
+  static constexpr char message[] = "error: not enough memory\n";
+  (void)!::write(STDERR_FILENO, message, sizeof message - 1);
+  ::_exit(1);
+}
+
+/// What was written to stdout has arrived there. Otherwise the stream's
+/// destructor would abort.
+static Result<void> finishStdout() {
+  outs().flush();
+  std::error_code code = outs().error();
+  outs().clear_error();
+  if (code)
+    return ::prefill::rt::Error{ErrorCode::io,
+                                "cannot write to stdout: " + code.message()};
+  return {};
+}
+
 int main(int argc, char **argv) {
+  reserveStandardStreams();
+  std::set_new_handler(failWithoutMemory);
   SmallVector<StringRef> arguments(argv + 1, argv + argc);
-  if (is_contained(arguments, "--help") || is_contained(arguments, "-h")) {
+  Result<void> done;
+  if (is_contained(arguments, "--help") || is_contained(arguments, "-h"))
     printHelp();
+  else
+    done = dispatch(arguments);
+  Result<void> written = finishStdout();
+  if (done && !written)
+    done = std::move(written);
+  if (done)
     return 0;
-  }
-  Result<void> done = dispatch(arguments);
-  if (!done) {
-    errs() << "error: " << done.error().message << "\n";
-    return 1;
-  }
-  return 0;
+  errs() << "error: ";
+  // The command line may hold anything: the error is one line nevertheless.
+  for (char c : done.error().message)
+    if (isPrint(c) || (c & 0x80))
+      errs() << c;
+    else
+      errs() << format("\\x%02X", unsigned(c));
+  errs() << "\n";
+  return 1;
 }
