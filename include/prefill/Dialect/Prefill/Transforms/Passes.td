@@ -341,8 +341,9 @@ def PlanMemoryPass : Prefill_FoldPass<"prefill-plan-memory"> {
 def VerifyModelPass : Pass<"prefill-verify-model", "::mlir::ModuleOp"> {
   let summary = "check the contract of level model";
   let description = [{
-    Holds after import: the module has `prefill.model` and a function @prefill of a batch and one cache a layer, returning
-    f32 logits and the caches; its ops are model ops with value semantics; the only dynamic sizes are row counts.
+    Holds after import: the module has a function @prefill of a batch and one cache a layer, returning f32 logits and the
+    caches; its ops are model ops with value semantics; the only dynamic sizes are row counts; `prefill.model` says what the
+    ops say; every layer appends to its own cache once and attends to the result (docs/spec.md, "The module").
 
     ```mlir
     func.func @prefill(%batch: !prefill.batch) -> tensor<?x?xf32>   // error: dynamic channels
