@@ -1,10 +1,14 @@
 #include "Options.h"
+#include "OutputFile.h"
 #include "prefill/checkpoint/Quote.h"
 
 #include <cctype>
 #include <charconv>
+#include <filesystem>
 #include <functional>
 #include <limits>
+#include <system_error>
+#include <utility>
 
 using namespace prefill::run;
 using prefill::rt::Error;
@@ -30,6 +34,19 @@ OptionRow textOption(const char *name,
                      std::optional<std::string> Options::*field) {
   return {name, true,
           [=](Options &options, const std::string &value) -> Result<void> {
+            options.*field = value;
+            return {};
+          }};
+}
+
+/// An option that names a file to write.
+OptionRow outputOption(const char *name,
+                       std::optional<std::string> Options::*field) {
+  return {name, true,
+          [=](Options &options, const std::string &value) -> Result<void> {
+            if (value.empty())
+              return usageError(std::string(name) +
+                                " is '', expected the name of a file");
             options.*field = value;
             return {};
           }};
@@ -88,7 +105,7 @@ const std::vector<OptionRow> &optionTable() {
          options.device = value; // the runtime knows the devices
          return {};
        }},
-      textOption("--logits-out", &Options::logitsOut),
+      outputOption("--logits-out", &Options::logitsOut),
       flag("--all-logits", &Options::allLogits),
       {"--stats", true,
        [](Options &options, const std::string &value) -> Result<void> {
@@ -97,8 +114,8 @@ const std::vector<OptionRow> &optionTable() {
          options.statsJson = true;
          return {};
        }},
-      textOption("--profile", &Options::profile),
-      textOption("--save-kv", &Options::saveKV),
+      outputOption("--profile", &Options::profile),
+      outputOption("--save-kv", &Options::saveKV),
       flag("--describe", &Options::describe),
       flag("--poison", &Options::poison),
       {"--counters", false,
@@ -118,6 +135,43 @@ std::string validOptions() {
   for (const OptionRow &row : optionTable())
     list += (list.empty() ? "" : ", ") + std::string(row.name);
   return list;
+}
+
+/// Whether writing one path would replace the other. A device or a pipe is not
+/// replaced and may be named twice.
+bool sameFile(const std::string &first, const std::string &second) {
+  std::error_code ignored;
+  std::filesystem::file_status status = std::filesystem::status(first, ignored);
+  if (std::filesystem::exists(status))
+    return std::filesystem::is_regular_file(status) &&
+           std::filesystem::equivalent(first, second, ignored);
+  auto canonical = [&](const std::string &path) {
+    return std::filesystem::weakly_canonical(
+        std::filesystem::absolute(followLinks(path), ignored), ignored);
+  };
+  std::filesystem::path canonicalFirst = canonical(first);
+  return !canonicalFirst.empty() && canonicalFirst == canonical(second);
+}
+
+/// No output may replace another one or what the run reads.
+Result<void> checkOutputs(const Options &options) {
+  std::vector<std::pair<std::string, std::string>> files = {
+      {"the module", options.module}};
+  if (options.tokensFile)
+    files.emplace_back("--tokens-file", *options.tokensFile);
+  for (auto [name, path] : {std::pair{"--logits-out", &options.logitsOut},
+                            {"--save-kv", &options.saveKV},
+                            {"--profile", &options.profile}}) {
+    if (!*path)
+      continue;
+    for (const auto &[otherName, other] : files)
+      if (sameFile(**path, other))
+        return usageError(otherName + " " + quote(other) + " and " + name +
+                          " " + quote(**path) +
+                          " name the same file, expected two");
+    files.emplace_back(name, **path);
+  }
+  return {};
 }
 
 /// What only makes sense together, or only alone.
@@ -145,7 +199,7 @@ Result<void> checkCombination(const Options &options) {
     return usageError(
         std::string(prompts ? "more than one prompt" : "no prompt") +
         " is given, expected one of --tokens, --tokens-file, --text");
-  return {};
+  return checkOutputs(options);
 }
 
 } // namespace
@@ -160,7 +214,7 @@ weights, one of
   --random-weights N    numbers from a seed, for models without a checkpoint
 prompt, one of
   --tokens 1,2,3        token ids
-  --tokens-file FILE    token ids separated by white space or commas
+  --tokens-file FILE    token ids separated by white space or commas; may be a pipe
   --text STRING         for byte-level models (a vocabulary of 256): one byte is one token
 run
   --decode N            continue greedily for N tokens
@@ -196,17 +250,32 @@ Result<int64_t> prefill::run::parseInteger(const std::string &what,
 
 Result<std::vector<int32_t>>
 prefill::run::parseTokens(const std::string &what, const std::string &text) {
-  auto separates = [](char c) {
-    return c == ',' || std::isspace(static_cast<unsigned char>(c));
+  auto isSpace = [](char c) {
+    return std::isspace(static_cast<unsigned char>(c)) != 0;
   };
   std::vector<int32_t> tokens;
+  auto missingToken = [&](size_t at) {
+    return usageError(what + ": token " + std::to_string(tokens.size()) +
+                      " is missing at character " + std::to_string(at + 1) +
+                      ", expected a number before and after every comma");
+  };
+  bool afterToken = false; // no comma since the last token
+  bool afterComma = false; // no token since the last comma
   for (size_t begin = 0; begin < text.size();) {
-    if (separates(text[begin])) {
+    if (isSpace(text[begin])) {
+      ++begin;
+      continue;
+    }
+    if (text[begin] == ',') {
+      if (!afterToken)
+        return missingToken(begin);
+      afterToken = false;
+      afterComma = true;
       ++begin;
       continue;
     }
     size_t end = begin;
-    while (end < text.size() && !separates(text[end]))
+    while (end < text.size() && text[end] != ',' && !isSpace(text[end]))
       ++end;
     Result<int64_t> token =
         parseInteger(what + ": token " + std::to_string(tokens.size()),
@@ -215,8 +284,12 @@ prefill::run::parseTokens(const std::string &what, const std::string &text) {
     if (!token)
       return token.takeError();
     tokens.push_back(static_cast<int32_t>(*token));
+    afterToken = true;
+    afterComma = false;
     begin = end;
   }
+  if (afterComma)
+    return missingToken(text.size());
   if (tokens.empty())
     return usageError(what +
                       ": the prompt is empty, expected at least 1 token");

@@ -37,7 +37,8 @@ rt::Result<int64_t> parseInteger(const std::string &what,
                                  const std::string &text, int64_t low,
                                  int64_t high);
 
-/// Token ids separated by commas or white space, at least one.
+/// Token ids separated by white space or by one comma each, at least one. A
+/// comma with no token before or after it is an error that names the place.
 rt::Result<std::vector<int32_t>> parseTokens(const std::string &what,
                                              const std::string &text);
 

@@ -4,7 +4,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <sys/stat.h>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 
@@ -13,6 +15,19 @@ using prefill::rt::Error;
 using prefill::rt::ErrorCode;
 using prefill::rt::quote;
 using prefill::rt::Result;
+
+std::string prefill::run::followLinks(const std::string &path) {
+  std::filesystem::path current = path;
+  std::error_code error;
+  for (int links = 0; links < 40; ++links) { // as many as the kernel follows
+    std::filesystem::path target =
+        std::filesystem::read_symlink(current, error);
+    if (error)
+      return current.string();
+    current = current.parent_path() / target; // an absolute target stays alone
+  }
+  return path;
+}
 
 Error OutputFile::failure(const char *action) const {
   return Error{ErrorCode::io, std::string("cannot ") + action + " " +
@@ -30,7 +45,8 @@ Result<OutputFile> OutputFile::create(const std::string &path) {
       return output.failure("write");
     return output;
   }
-  std::string pattern = path + ".XXXXXX";
+  output.path = followLinks(path);
+  std::string pattern = output.path + ".XXXXXX";
   int descriptor = ::mkstemp(pattern.data());
   if (descriptor < 0)
     return output.failure("write");

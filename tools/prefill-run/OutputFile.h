@@ -9,8 +9,12 @@
 
 namespace prefill::run {
 
+/// The file that opening `path` for writing would make or change: where its
+/// last part is a symbolic link, what that names, which need not exist.
+std::string followLinks(const std::string &path);
+
 /// Written under a temporary name in the same directory and renamed by
-/// commit(); removed when it is never committed.
+/// commit(); a link to the file stays one; removed when it is never committed.
 class OutputFile {
 public:
   /// Opening early tells before a long run that the place is not writable.

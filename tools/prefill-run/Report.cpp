@@ -47,9 +47,11 @@ std::string prefill::run::statsJson(const RunRecord &run) {
   stats["flops"] = run.flops;
   stats["kernels_per_layer"] = run.info.kernels_per_layer;
   stats["launches"] = ordered_json::array();
-  for (const prefill_launch_info &launch : run.launches)
-    stats["launches"].push_back(
-        {{"name", launch.name}, {"layer", launch.layer}});
+  // Every call, a chunk or a decode step, launches the whole plan.
+  for (size_t call = 0; call < run.calls.size(); ++call)
+    for (const prefill_launch_info &launch : run.launches)
+      stats["launches"].push_back(
+          {{"name", launch.name}, {"layer", launch.layer}});
   stats["memory"] = {
       {"weights_bytes", run.memory.weights_bytes},
       {"activation_peak_bytes", run.memory.activation_peak_bytes},

@@ -2,6 +2,7 @@
 #include "Describe.h"
 #include "NpyFile.h"
 #include "Progress.h"
+#include "StandardStreams.h"
 #include "prefill/checkpoint/Quote.h"
 
 #include <algorithm>
@@ -27,13 +28,6 @@ Result<void> checked(prefill_status status) {
 
 Error invalidArgument(const std::string &message) {
   return Error{ErrorCode::invalidArgument, message};
-}
-
-Result<void> print(const std::string &text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
-      std::fflush(stdout) != 0)
-    return Error{ErrorCode::io, "cannot write to standard output"};
-  return {};
 }
 
 int32_t argmax(const float *row, int64_t count) {

@@ -2,6 +2,7 @@
 // prompt and prints what comes next. See --help.
 #include "Options.h"
 #include "Run.h"
+#include "StandardStreams.h"
 
 #include <cstdio>
 #include <new>
@@ -17,19 +18,17 @@ static int fail(const Error &error) {
 }
 
 int main(int argc, char **argv) {
+  prepareStandardStreams();
   try {
     Result<Options> options = parseOptions(argc, argv);
     if (!options)
       return fail(options.error());
-    if (options->help) {
-      std::fputs(usage(), stdout);
-      return 0;
-    }
-    if (options->version) {
-      std::printf("prefill-run %s\n", prefill_version());
-      return 0;
-    }
-    if (Result<void> ok = Run(*options).execute(); !ok)
+    Result<void> ok =
+        options->help ? print(usage())
+        : options->version
+            ? print(std::string("prefill-run ") + prefill_version() + "\n")
+            : Run(*options).execute();
+    if (!ok)
       return fail(ok.error());
     return 0;
   } catch (const std::bad_alloc &) {

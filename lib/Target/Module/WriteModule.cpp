@@ -2,13 +2,13 @@
 //----------------===//
 #include "prefill/Target/Module/WriteModule.h"
 #include "WeightProgram.h"
-#include "prefill/module/CodeChecksum.h"
+#include "prefill/module/ModuleChecksum.h"
 
 using namespace mlir;
 using namespace mlir::prefill;
 namespace fb = ::prefill::module;
 
-static constexpr int32_t kFormatVersion = 1;
+static constexpr int32_t kFormatVersion = 2;
 
 namespace {
 
@@ -309,13 +309,16 @@ ModuleWriter::write(ArrayRef<ModuleCode> code) {
     table->target = variant.target;
     table->variant = variant.variant;
     table->object.assign(variant.object.begin(), variant.object.end());
-    table->checksum =
-        fb::codeChecksum(table->object.data(), table->object.size());
     module.code.push_back(std::move(table));
   }
   flatbuffers::FlatBufferBuilder builder;
   builder.ForceDefaults(false);
+  module.checksum = 1; // a field that is 0 would not be stored
   fb::FinishModuleBuffer(builder, fb::Module::Pack(builder, &module));
+  if (!fb::sealModule(builder.GetBufferPointer(), builder.GetSize()))
+    return plan.emitError("the module file cannot be sealed: the FlatBuffers "
+                          "verifier refuses it"),
+           failure();
   const char *data = reinterpret_cast<const char *>(builder.GetBufferPointer());
   return llvm::SmallVector<char, 0>(data, data + builder.GetSize());
 }

@@ -72,6 +72,11 @@ private:
 
 Result<json> prefill::rt::parseJson(std::string_view text,
                                     const std::string &what) {
+  // nlohmann's lexer takes a NUL for the end of the text.
+  if (size_t at = text.find('\0'); at != text.npos)
+    return Error{ErrorCode::invalidWeights, what +
+                                                ": invalid JSON: NUL at byte " +
+                                                std::to_string(at + 1)};
   json root;
   StrictBuilder builder(root);
   bool parsed = json::sax_parse(text.begin(), text.end(), &builder);
@@ -88,10 +93,10 @@ Result<json> prefill::rt::readJsonFile(const std::string &path) {
     return file.takeError();
   if (file->size() > maxFileBytes)
     return Error{ErrorCode::invalidWeights,
-                 "'" + path + "' has " + std::to_string(file->size()) +
+                 quote(path) + " has " + std::to_string(file->size()) +
                      " bytes, expected a JSON file of at most " +
                      std::to_string(maxFileBytes)};
   std::string_view text(reinterpret_cast<const char *>(file->data()),
                         file->size());
-  return parseJson(text, "'" + path + "'");
+  return parseJson(text, quote(path));
 }

@@ -1,4 +1,5 @@
 #include "prefill/checkpoint/MappedFile.h"
+#include "prefill/checkpoint/Quote.h"
 
 #include <cerrno>
 #include <cstring>
@@ -11,10 +12,12 @@
 using namespace prefill::rt;
 
 Result<MappedFile> MappedFile::open(const std::string &path) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK a pipe that nobody writes to would hang here, before it
+  // can be told apart. Regular files do not know the flag.
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0)
     return Error{ErrorCode::io,
-                 "cannot open '" + path + "': " + std::strerror(errno)};
+                 "cannot open " + quote(path) + ": " + std::strerror(errno)};
   struct stat status;
   std::string problem;
   void *mapping = nullptr;
@@ -30,7 +33,7 @@ Result<MappedFile> MappedFile::open(const std::string &path) {
   }
   ::close(descriptor);
   if (!problem.empty())
-    return Error{ErrorCode::io, "cannot read '" + path + "': " + problem};
+    return Error{ErrorCode::io, "cannot read " + quote(path) + ": " + problem};
   return MappedFile(static_cast<const std::byte *>(mapping),
                     static_cast<uint64_t>(status.st_size));
 }

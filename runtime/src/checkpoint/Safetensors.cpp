@@ -135,7 +135,7 @@ Result<TensorView> parseTensor(const std::string &where,
 Result<std::vector<TensorView>> parseFile(const MappedFile &file,
                                           const std::string &path,
                                           const std::string &name) {
-  std::string quoted = "'" + path + "'";
+  std::string quoted = quote(path);
   if (file.size() < 8)
     return invalid(quoted + " has " + std::to_string(file.size()) +
                    " bytes, expected a safetensors file of at least 8");
@@ -236,16 +236,16 @@ Result<Checkpoint> Checkpoint::open(const std::string &directory) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(directory, ignored))
     return Error{ErrorCode::io,
-                 "'" + directory + "' is not a directory with a checkpoint"};
+                 quote(directory) + " is not a directory with a checkpoint"};
   bool hasSingle =
       std::filesystem::exists(directory + "/" + singleFileName, ignored);
   bool hasIndex =
       std::filesystem::exists(directory + "/" + indexFileName, ignored);
   if (hasSingle && hasIndex)
-    return invalid("'" + directory + "' holds both " + singleFileName +
+    return invalid(quote(directory) + " holds both " + singleFileName +
                    " and " + indexFileName + ", expected one");
   if (!hasSingle && !hasIndex)
-    return Error{ErrorCode::io, "'" + directory + "' holds neither " +
+    return Error{ErrorCode::io, quote(directory) + " holds neither " +
                                     singleFileName + " nor " +
                                     std::string(indexFileName)};
 
@@ -278,7 +278,7 @@ Result<void> Checkpoint::addFile(const std::string &directory,
 
 Result<void> Checkpoint::addShards(const std::string &directory,
                                    const std::string &indexName) {
-  std::string quoted = "'" + directory + "/" + indexName + "'";
+  std::string quoted = quote(directory + "/" + indexName);
   Result<json> index = readJsonFile(directory + "/" + indexName);
   if (!index)
     return index.takeError();
@@ -306,18 +306,18 @@ Result<void> Checkpoint::addShards(const std::string &directory,
   for (const TensorView &view : views) {
     auto entry = shardOf.find(view.name);
     if (entry == shardOf.end())
-      return invalid("'" + directory + "/" + view.file + "': tensor " +
+      return invalid(quote(directory + "/" + view.file) + ": tensor " +
                      quote(view.name) + " is not in " + indexName);
     if (entry->second != view.file)
-      return invalid("'" + directory + "/" + view.file + "': tensor " +
+      return invalid(quote(directory + "/" + view.file) + ": tensor " +
                      quote(view.name) + " belongs to " + quote(entry->second) +
                      " according to " + indexName);
   }
   if (views.size() != shardOf.size()) {
     for (const TensorView &view : views)
       shardOf.erase(view.name);
-    return invalid("'" + directory + "/" + shardOf.begin()->second +
-                   "': tensor " + quote(shardOf.begin()->first) + ", which " +
+    return invalid(quote(directory + "/" + shardOf.begin()->second) +
+                   ": tensor " + quote(shardOf.begin()->first) + ", which " +
                    indexName + " names, is missing");
   }
   return {};

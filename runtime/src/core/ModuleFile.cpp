@@ -1,9 +1,13 @@
 #include "core/ModuleFile.h"
 #include "core/KVCacheLayout.h"
 #include "prefill/checkpoint/Quote.h"
-#include "prefill/module/CodeChecksum.h"
+#include "prefill/module/ModuleChecksum.h"
 
+#include <cinttypes>
+#include <cstdio>
 #include <limits>
+#include <optional>
+#include <vector>
 
 using namespace prefill;
 using namespace prefill::rt;
@@ -16,6 +20,8 @@ constexpr int64_t maxInt32 = std::numeric_limits<int32_t>::max();
 constexpr int64_t maxExtent = int64_t(1) << 40;
 constexpr int64_t maxScratchBytes = int64_t(1) << 32;
 constexpr uint32_t maxArgs = 1024;
+// Workgroups for each block of rows: column tiles or heads.
+constexpr int64_t maxMultiplier = int64_t(1) << 20;
 
 Result<void> checkRange(const std::string &what, int64_t value, int64_t low,
                         int64_t high) {
@@ -36,11 +42,30 @@ bool isFloat(module::DType dtype) {
          dtype == module::DType::f16;
 }
 
-Result<void> verifyModel(const module::Module &file) {
+std::string hex(uint64_t value) {
+  char text[19];
+  std::snprintf(text, sizeof text, "0x%016" PRIx64, value);
+  return text;
+}
+
+/// The version first: files of version 1 have no checksum.
+Result<void> verifyChecksum(const module::Module &file, const uint8_t *bytes,
+                            uint64_t size) {
   if (file.format_version() != moduleFormatVersion)
     return invalidModule(
         "format version " + std::to_string(file.format_version()) +
         ", this runtime reads version " + std::to_string(moduleFormatVersion));
+  std::optional<size_t> at = module::checksumOffset(bytes);
+  if (!at)
+    return invalidModule("the file is damaged: it has no checksum");
+  uint64_t checksum = module::moduleChecksum(bytes, size, *at);
+  if (checksum != file.checksum())
+    return invalidModule("the file is damaged: checksum " + hex(checksum) +
+                         ", expected " + hex(file.checksum()));
+  return {};
+}
+
+Result<void> verifyModel(const module::Module &file) {
   if (!isFloat(file.dtype()))
     return invalidModule("dtype is " + std::to_string(int(file.dtype())) +
                          ", expected f32, bf16 or f16");
@@ -131,8 +156,8 @@ Result<void> verifyKernels(const module::Module &file) {
                            std::to_string(int(grid.domain())));
     if (auto ok = checkRange(what + ": block", grid.block(), 1, maxInt32); !ok)
       return ok;
-    if (auto ok =
-            checkRange(what + ": multiplier", grid.multiplier(), 1, 1 << 28);
+    if (auto ok = checkRange(what + ": multiplier", grid.multiplier(), 1,
+                             maxMultiplier);
         !ok)
       return ok;
     if (auto ok = checkRange(what + ": scratch_bytes", kernel.scratch_bytes(),
@@ -181,8 +206,37 @@ Result<void> verifyArg(const module::Module &file, const module::Arg &arg,
                        std::to_string(int(arg.kind())));
 }
 
+/// Launches of one kernel pass the same kinds of arguments in the same order:
+/// the sum of their words alone does not tell a pointer from a size.
+Result<void> verifyKinds(const module::Module &file, uint32_t index,
+                         uint32_t firstIndex) {
+  const module::Launch &launch = *file.launches()->Get(index);
+  const module::Launch &first = *file.launches()->Get(firstIndex);
+  std::string what = "launch " + std::to_string(index);
+  std::string other = " launch " + std::to_string(firstIndex) +
+                      " of the same " +
+                      indexed("kernel", launch.kernel(),
+                              file.kernels()->Get(launch.kernel())->name());
+  if (launch.args()->size() != first.args()->size())
+    return invalidModule(what + " has " +
+                         std::to_string(launch.args()->size()) +
+                         " arguments, but" + other + " has " +
+                         std::to_string(first.args()->size()));
+  for (uint32_t j = 0; j < launch.args()->size(); ++j) {
+    module::ArgKind kind = launch.args()->Get(j)->kind();
+    module::ArgKind expected = first.args()->Get(j)->kind();
+    if (kind != expected)
+      return invalidModule(what + ", argument " + std::to_string(j) +
+                           ": kind " + module::EnumNameArgKind(kind) + ", but" +
+                           other + " passes " +
+                           module::EnumNameArgKind(expected));
+  }
+  return {};
+}
+
 Result<void> verifyLaunches(const module::Module &file) {
   const auto &launches = *file.launches();
+  std::vector<std::optional<uint32_t>> firstLaunch(file.kernels()->size());
   for (uint32_t i = 0; i < launches.size(); ++i) {
     const module::Launch &launch = *launches[i];
     std::string what = "launch " + std::to_string(i);
@@ -213,6 +267,11 @@ Result<void> verifyLaunches(const module::Module &file) {
                            " words, but " +
                            indexed("kernel", launch.kernel(), kernel.name()) +
                            " takes " + std::to_string(kernel.num_words()));
+    std::optional<uint32_t> &first = firstLaunch[launch.kernel()];
+    if (!first)
+      first = i;
+    if (auto ok = verifyKinds(file, i, *first); !ok)
+      return ok;
   }
   return {};
 }
@@ -223,10 +282,6 @@ Result<void> verifyCode(const module::Module &file) {
                        quote(code->variant()->string_view());
     if (code->object()->size() == 0)
       return invalidModule(what + " is empty");
-    if (code->checksum() != 0 &&
-        code->checksum() != module::codeChecksum(code->object()->data(),
-                                                 code->object()->size()))
-      return invalidModule(what + " is damaged: its checksum does not match");
   }
   return {};
 }
@@ -282,6 +337,8 @@ Result<const module::Module *> prefill::rt::verifyModule(const std::byte *data,
     return invalidModule(
         "the file is truncated or damaged (FlatBuffers verification failed)");
   const module::Module &file = *module::GetModule(bytes);
+  if (Result<void> ok = verifyChecksum(file, bytes, size); !ok)
+    return ok.takeError();
   for (auto *check : {verifyModel, verifyBuckets, verifyWeightProgram,
                       verifyBuffers, verifyKernels, verifyLaunches, verifyCode})
     if (Result<void> ok = check(file); !ok)

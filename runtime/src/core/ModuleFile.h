@@ -13,7 +13,7 @@ namespace prefill::rt {
 
 /// The version of the container that this runtime reads and the compiler
 /// writes.
-inline constexpr int32_t moduleFormatVersion = 1;
+inline constexpr int32_t moduleFormatVersion = 2;
 
 /// Words of 64 bits that an argument becomes for a kernel (see module.fbs).
 int numWords(module::ArgKind kind);
@@ -24,8 +24,8 @@ int64_t byteSize(module::DType dtype);
 /// Error with code invalidModule.
 Error invalidModule(const std::string &message);
 
-/// Checks everything: the FlatBuffers structure first, then every index, size,
-/// shape and sum, so that the rest of the runtime may use the tables as they
+/// Checks everything: the FlatBuffers structure first, then the checksum of the
+/// file, then every index, size, shape and sum, so that the rest of the runtime may use the tables as they
 /// are. `data` must be 8-byte aligned and outlive the result.
 Result<const module::Module *> verifyModule(const std::byte *data,
                                             uint64_t size);

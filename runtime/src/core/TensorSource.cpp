@@ -70,7 +70,10 @@ Result<void> checkConfig(const std::string &directory,
   std::string expected = file.model_type()->str();
   if (auto type = config->find("model_type"); type != config->end())
     if (!type->is_string() || type->get<std::string>() != expected)
-      return mismatch("model_type", quote(type->dump()), quote(expected));
+      return mismatch(
+          "model_type",
+          quote(type->is_string() ? type->get<std::string>() : type->dump()),
+          quote(expected));
   for (auto [key, value] :
        {std::pair<const char *, int64_t>{"vocab_size", file.vocab_size()},
         {"hidden_size", file.hidden_size()},

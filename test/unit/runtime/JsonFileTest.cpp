@@ -41,6 +41,11 @@ TEST(JsonFile, RefusesDeepNesting) {
 TEST(JsonFile, RefusesTrailingTextAndEmptyInput) {
   EXPECT_FALSE(parseJson("{} x", "t"));
   EXPECT_FALSE(parseJson("", "t"));
+  for (const char *rest : {"", "x", "{}"}) {
+    auto document = parseJson(std::string("{}\0", 3) + rest, "t");
+    ASSERT_FALSE(document);
+    EXPECT_EQ(document.error().message, "t: invalid JSON: NUL at byte 3");
+  }
 }
 
 TEST(JsonFile, NamesAMissingFile) {

@@ -7,6 +7,7 @@
 #include "core/ModuleFile.h"
 #include "core/ResidentWeights.h"
 #include "core/Session.h"
+#include "prefill/module/ModuleChecksum.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -112,8 +113,10 @@ template <typename T> T &as(module::WeightSourceUnion &source) {
 }
 
 const Damage damages[] = {
-    {"FormatVersion", [](auto &m) { m.format_version = 2; },
-     "format version 2, this runtime reads version 1"},
+    {"FormatVersion", [](auto &m) { m.format_version = 1; },
+     "format version 1, this runtime reads version 2"},
+    {"NoChecksum", [](auto &m) { m.checksum = 0; },
+     "the file is damaged: it has no checksum"},
     {"Dtype", [](auto &m) { m.dtype = module::DType::i32; }, "dtype is 3"},
     {"DtypeUnknown", [](auto &m) { m.dtype = module::DType(77); },
      "dtype is 77"},
@@ -244,6 +247,12 @@ const Damage damages[] = {
            module::Grid(module::RowDomain::tokens, false, 4, INT64_MAX);
      },
      "multiplier is 9223372036854775807"},
+    {"KernelMultiplierImplausible",
+     [](auto &m) {
+       *m.kernels[0]->grid = module::Grid(module::RowDomain::tokens, false, 4,
+                                          (int64_t(1) << 20) + 1);
+     },
+     "multiplier is 1048577, expected 1 to 1048576"},
     {"KernelScratch",
      [](auto &m) { m.kernels[0]->scratch_bytes = int64_t(1) << 50; },
      "scratch_bytes is 1125899906842624"},
@@ -285,25 +294,27 @@ const Damage damages[] = {
        m.launches[0]->args[1] = module::Arg(module::ArgKind(12), 0);
      },
      "launch 0, argument 1: unknown kind 12"},
-    {"CodeDamaged", [](auto &m) { m.code[0]->object[5000] ^= 1; },
-     "is damaged: its checksum does not match"},
+    {"ArgKindsDiffer",
+     [](auto &m) { std::swap(m.launches[4]->args[1], m.launches[4]->args[3]); },
+     "launch 4, argument 1: kind kv_cache, but launch 1 of the same kernel 1 "
+     "'tk_append_64' passes buffer"},
+    {"ArgCountsDiffer",
+     [](auto &m) {
+       // As many words: a cache is five of them.
+       m.launches[4]->args.pop_back();
+       for (int i = 0; i < 5; ++i)
+         m.launches[4]->args.push_back(module::Arg(module::ArgKind::buffer, 0));
+     },
+     "launch 4 has 8 arguments, but launch 1 of the same kernel 1 "
+     "'tk_append_64' has 4"},
     {"CodeEmpty", [](auto &m) { m.code[0]->object.clear(); }, "is empty"},
-    {"CodeTruncated",
-     [](auto &m) {
-       m.code[0]->object.resize(2000);
-       m.code[0]->checksum = 0;
-     },
+    {"CodeTruncated", [](auto &m) { m.code[0]->object.resize(2000); },
      "code cpu:avx2 is truncated"},
-    {"CodeNoElf",
-     [](auto &m) {
-       m.code[0]->object.assign(1000, 'x');
-       m.code[0]->checksum = 0;
-     },
+    {"CodeNoElf", [](auto &m) { m.code[0]->object.assign(1000, 'x'); },
      "code cpu:avx2 is not an ELF file"},
     {"CodeOtherMachine",
      [](auto &m) {
        m.code[0]->object[18] = 183; // aarch64
-       m.code[0]->checksum = 0;
      },
      "code cpu:avx2 is not for x86-64"},
     {"CodeOtherTarget", [](auto &m) { m.code[0]->target = "cuda"; },
@@ -379,11 +390,58 @@ TEST(ModuleFile, ModulesDoNotMixUpTheirCode) {
   }
 }
 
-// Byte flips anywhere in the file: refused or, where the flip means nothing,
-// loaded. What loads gets weights and a cache as well, where they fit.
-TEST(ModuleFileHostile, SurvivesByteFlips) {
-  // The object is most of the file and guarded by its checksum: flips there
-  // need few rounds.
+/// The error of verifying `bytes` alone, or "". The copy is exact and aligned:
+/// the sanitizers see every read.
+std::string verifyError(const std::vector<uint8_t> &bytes) {
+  std::vector<uint64_t> aligned((bytes.size() + 7) / 8);
+  std::memcpy(aligned.data(), bytes.data(), bytes.size());
+  auto result = rt::verifyModule(
+      reinterpret_cast<const std::byte *>(aligned.data()), bytes.size());
+  return result ? "" : result.error().message;
+}
+
+TEST(ModuleFileHostile, TheChecksumSeesEveryChange) {
+  std::vector<uint8_t> valid = serialize(makeTestModule());
+  ASSERT_EQ(verifyError(valid), "");
+  std::mt19937 random(5);
+  std::vector<uint8_t> bytes = valid;
+  int found = 0; // by nothing but the checksum
+  for (int round = 0; round < 3000; ++round) {
+    // Every second change lies in the tables, which are a small part.
+    size_t range = round % 2 ? bytes.size() : 4096;
+    size_t at =
+        round % 4 == 0 ? bytes.size() - 1 - random() % range : random() % range;
+    uint8_t change = 1 << random() % 8;
+    bytes[at] ^= change;
+    std::string error = verifyError(bytes);
+    EXPECT_THAT(error, StartsWith("invalid module: ")) << at;
+    found += error.find("the file is damaged: checksum 0x") != error.npos;
+    bytes[at] ^= change;
+  }
+  EXPECT_GT(found, 1500);
+  bytes.push_back(0);
+  EXPECT_THAT(verifyError(bytes),
+              testing::ContainsRegex("the file is damaged: checksum "
+                                     "0x[0-9a-f]{16}, expected "
+                                     "0x[0-9a-f]{16}$"));
+}
+
+TEST(ModuleFileHostile, OnlyModulesCanBeSealed) {
+  std::vector<uint8_t> bytes = serialize(makeTestModule());
+  EXPECT_TRUE(module::sealModule(bytes.data(), bytes.size()));
+  EXPECT_EQ(verifyError(bytes), "");
+  EXPECT_FALSE(module::sealModule(bytes.data(), bytes.size() / 2));
+  module::ModuleT file = makeTestModule();
+  file.checksum = 0;
+  bytes = serialize(file);
+  EXPECT_FALSE(module::sealModule(bytes.data(), bytes.size()));
+}
+
+// Byte flips in the tables, sealed again so that the checks behind the checksum
+// are what is tested: refused or, where the flip means nothing, loaded. What
+// loads gets weights and a cache as well, where they fit.
+TEST(ModuleFileHostile, SurvivesSealedByteFlips) {
+  // Not the object: only the checksum can tell damaged code.
   module::ModuleT file = makeTestModule();
   std::vector<uint8_t> valid = serialize(file);
   auto object =
@@ -396,7 +454,7 @@ TEST(ModuleFileHostile, SurvivesByteFlips) {
   auto device = rt::Device::create("cpu", 1);
   ASSERT_TRUE(device);
   std::mt19937 random(3);
-  int refused = 0, loaded = 0;
+  int sealed = 0, refused = 0, loaded = 0;
   std::vector<uint8_t> bytes;
   for (int round = 0; round < 6000; ++round) {
     bytes = valid;
@@ -404,18 +462,13 @@ TEST(ModuleFileHostile, SurvivesByteFlips) {
       size_t at = random() % (bytes.size() - (objectEnd - objectBegin));
       if (at >= objectBegin)
         at += objectEnd - objectBegin;
-      if (random() % 50 == 0)
-        at = objectBegin + random() % (objectEnd - objectBegin);
       bytes[at] ^= 1 << random() % 8;
     }
-    // Aligned copy, verified alone: fast, and the sanitizers see every read.
-    std::vector<uint64_t> aligned((bytes.size() + 7) / 8);
-    std::memcpy(aligned.data(), bytes.data(), bytes.size());
-    auto result = rt::verifyModule(
-        reinterpret_cast<const std::byte *>(aligned.data()), bytes.size());
-    if (!result) {
-      EXPECT_THAT(result.error().message, StartsWith("invalid module: "));
-      EXPECT_EQ(result.error().message.find('\n'), std::string::npos);
+    // What the FlatBuffers verifier refuses cannot be sealed.
+    sealed += module::sealModule(bytes.data(), bytes.size());
+    if (std::string error = verifyError(bytes); !error.empty()) {
+      EXPECT_THAT(error, StartsWith("invalid module: "));
+      EXPECT_EQ(error.find('\n'), std::string::npos);
       ++refused;
       continue;
     }
@@ -442,6 +495,7 @@ TEST(ModuleFileHostile, SurvivesByteFlips) {
     auto session = rt::Session::create(**whole, **weights, **cache);
     EXPECT_TRUE(session);
   }
+  EXPECT_GT(sealed, 2000);
   EXPECT_GT(refused, 2000);
   EXPECT_GT(loaded, 100);
 }

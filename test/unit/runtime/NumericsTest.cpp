@@ -1,7 +1,7 @@
 // Conversions and the generator of random weights.
 #include "prefill/checkpoint/FloatConversion.h"
 #include "prefill/checkpoint/RandomWeights.h"
-#include "prefill/module/CodeChecksum.h"
+#include "prefill/module/ModuleChecksum.h"
 
 #include <gtest/gtest.h>
 
@@ -132,21 +132,26 @@ TEST(RandomWeights, HaveTheStatedMoments) {
   EXPECT_NEAR(bias[1], 0.1, 0.002);
 }
 
-TEST(CodeChecksum, SeesEveryBitAndTheLength) {
-  std::string code(100, '\x5a');
-  std::set<uint64_t> seen = {prefill::module::codeChecksum(code.data(), 100)};
-  for (size_t byte = 0; byte < code.size(); ++byte)
+TEST(ModuleChecksum, SeesEveryBitAndTheSizeButNotItself) {
+  std::vector<uint8_t> bytes(100, 0x5a);
+  constexpr size_t at = 16; // of the checksum
+  auto checksum = [&](size_t size) {
+    return prefill::module::moduleChecksum(bytes.data(), size, at);
+  };
+  const uint64_t original = checksum(100);
+  std::set<uint64_t> seen = {original};
+  for (size_t byte = 0; byte < bytes.size(); ++byte)
     for (int bit = 0; bit < 8; ++bit) {
-      code[byte] ^= 1 << bit;
-      EXPECT_TRUE(
-          seen.insert(prefill::module::codeChecksum(code.data(), 100)).second);
-      code[byte] ^= 1 << bit;
+      bytes[byte] ^= 1 << bit;
+      if (byte >= at && byte < at + 8)
+        EXPECT_EQ(checksum(100), original);
+      else
+        EXPECT_TRUE(seen.insert(checksum(100)).second);
+      bytes[byte] ^= 1 << bit;
     }
-  std::string zeros(64, '\0');
-  for (size_t size = 0; size <= zeros.size(); ++size)
-    EXPECT_TRUE(
-        seen.insert(prefill::module::codeChecksum(zeros.data(), size)).second);
-  EXPECT_EQ(seen.count(0), 0u);
+  bytes.assign(100, 0);
+  for (size_t size = 0; size <= bytes.size(); ++size)
+    EXPECT_TRUE(seen.insert(checksum(size)).second);
 }
 
 } // namespace

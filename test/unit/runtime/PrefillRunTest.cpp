@@ -9,8 +9,10 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 using namespace prefill;
@@ -39,19 +41,26 @@ protected:
     module = directory.write("model.pfm", {bytes.begin(), bytes.end()});
   }
 
-  Result run(const std::string &arguments) {
+  /// `before` and `standardOutput` are for the shell: "ulimit -f 1; ", "&-".
+  Result run(const std::string &arguments,
+             const std::string &standardOutput = "",
+             const std::string &before = "") {
     std::string out = directory.path() + "/out",
                 err = directory.path() + "/err";
-    std::string command = std::string(PREFILL_BIN_DIR) + "/prefill-run " +
-                          arguments + " >" + out + " 2>" + err;
+    std::string command =
+        before + PREFILL_BIN_DIR + "/prefill-run " + arguments + " >" +
+        (standardOutput.empty() ? out : standardOutput) + " 2>" + err;
+    std::remove(out.c_str());
     int status = std::system(command.c_str());
     EXPECT_TRUE(WIFEXITED(status)) << command << "\n" << readFile(err);
     return {WEXITSTATUS(status), readFile(out), readFile(err)};
   }
 
   /// One line on standard error, nothing on standard output.
-  std::string errorOf(const std::string &arguments) {
-    Result result = run(arguments);
+  std::string errorOf(const std::string &arguments,
+                      const std::string &standardOutput = "",
+                      const std::string &before = "") {
+    Result result = run(arguments, standardOutput, before);
     EXPECT_NE(result.exitCode, 0) << arguments;
     EXPECT_EQ(result.out, "") << arguments;
     EXPECT_THAT(result.err, StartsWith("error: ")) << arguments;
@@ -268,8 +277,21 @@ TEST_F(PrefillRun, RefusesWithOneLine) {
       {module + " --random-weights x --tokens 1",
        "--random-weights is 'x', expected a seed"},
       {module + " --random-weights 7 --tokens 1,x", "token 1 is 'x'"},
-      {module + " --random-weights 7 --tokens ,",
+      {module + " --random-weights 7 --tokens ''",
        "--tokens: the prompt is empty"},
+      {module + " --random-weights 7 --tokens ,",
+       "--tokens: token 0 is missing at character 1, expected a number before "
+       "and after every comma"},
+      {module + " --random-weights 7 --tokens 1,,2",
+       "--tokens: token 1 is missing at character 3"},
+      {module + " --random-weights 7 --tokens 1,2,",
+       "--tokens: token 2 is missing at character 5"},
+      {module + " --random-weights 7 --tokens '1 , 2 , '",
+       "--tokens: token 2 is missing at character 9"},
+      {ok + "--logits-out ''", "--logits-out is '', expected the name"},
+      {ok + "--profile=", "--profile is '', expected the name"},
+      {ok + "--save-kv ''", "--save-kv is '', expected the name"},
+      {"\"$(printf 'a\\nb\\tc')\" --describe", "cannot open 'a\\x0ab\\x09c'"},
       {module + " --random-weights 7 --tokens 1,13",
        "token 1 is 13, expected 0 to vocab_size - 1 = 12"},
       {module + " --random-weights 7 --tokens=-1", "token 0 is '-1'"},
@@ -292,6 +314,126 @@ TEST_F(PrefillRun, RefusesWithOneLine) {
       errorOf(module + " --random-weights 7 --tokens " + longPrompt),
       HasSubstr("the prompt of 65 tokens exceeds the module's maximum length "
                 "64"));
+}
+
+TEST_F(PrefillRun, RefusesOutputsThatReplaceOneAnotherOrAnInput) {
+  std::string d = directory.path() + "/";
+  directory.write("tokens", "1 2");
+  std::filesystem::create_symlink("new.npy", d + "link.npy");
+  std::string ok =
+      module + " --random-weights 7 --tokens-file " + d + "tokens ";
+  std::pair<std::string, std::string> cases[] = {
+      {"--logits-out " + d + "a --save-kv " + d + "a",
+       "--logits-out '" + d + "a' and --save-kv '" + d + "a' name the same"},
+      {"--logits-out " + d + "a --profile " + d + "./a", "name the same file"},
+      {"--save-kv " + d + "new.npy --profile " + d + "link.npy",
+       "--save-kv '" + d + "new.npy' and --profile '" + d + "link.npy' name"},
+      {"--profile " + d + "./model.pfm",
+       "the module '" + module + "' and --profile '" + d + "./model.pfm'"},
+      {"--logits-out " + d + "tokens",
+       "--tokens-file '" + d + "tokens' and --logits-out '" + d + "tokens'"},
+  };
+  for (const auto &[arguments, message] : cases)
+    EXPECT_THAT(errorOf(ok + arguments), HasSubstr(message));
+  EXPECT_EQ(readFile(d + "tokens"), "1 2");
+  // A device is not replaced.
+  EXPECT_EQ(run(ok + "--logits-out /dev/null --save-kv /dev/null").exitCode, 0);
+  // A link stays one.
+  EXPECT_EQ(run(ok + "--logits-out " + d + "link.npy").exitCode, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(d + "link.npy"));
+  EXPECT_THAT(readFile(d + "new.npy"), StartsWith("\x93NUMPY"));
+}
+
+TEST_F(PrefillRun, NoticesThatNobodyGetsTheOutput) {
+  std::string ok = module + " --random-weights 7 --tokens 1,2 ";
+  for (std::string arguments :
+       {ok, ok + "--stats=json", module + " --describe", std::string("--help"),
+        std::string("--version")})
+    for (const char *output : {"&-", "/dev/full"})
+      EXPECT_THAT(errorOf(arguments, output),
+                  HasSubstr("cannot write to standard output: "));
+  // No file of the run takes the number of a closed stream.
+  std::string npy = directory.path() + "/logits.npy";
+  EXPECT_EQ(run(ok + "--logits-out " + npy).exitCode, 0);
+  std::string expected = readFile(npy);
+  errorOf(ok + "--logits-out " + npy + " <&-", "&-");
+  EXPECT_EQ(readFile(npy), expected);
+}
+
+TEST_F(PrefillRun, ReportsTheLimitOfAFileSize) {
+  // The limit, 20 KiB (40 in some shells), is for the code in memory, too.
+  std::string tokens = "1";
+  for (int i = 1; i < testMaxSeq; ++i)
+    tokens += ",1";
+  std::string trace = directory.path() + "/trace";
+  std::string arguments = module + " --random-weights 7 --chunk 1 --tokens " +
+                          tokens + " --profile " + trace;
+  EXPECT_THAT(errorOf(arguments, "", "ulimit -f 40; "),
+              HasSubstr("cannot write '" + trace + "': File too large"));
+  EXPECT_FALSE(std::filesystem::exists(trace));
+  EXPECT_EQ(run(arguments).exitCode, 0);
+}
+
+TEST_F(PrefillRun, InputsArePlainFiles) {
+  std::string d = directory.path() + "/";
+  std::string patience = "timeout 60 "; // it once waited for ever
+  ASSERT_EQ(::mkfifo((d + "pipe").c_str(), 0600), 0);
+  for (const std::string &path : {d + "pipe", std::string("/dev/zero"), d})
+    EXPECT_THAT(errorOf(path + " --describe", "", patience),
+                HasSubstr("cannot read '" + path + "': not a regular file"));
+  std::string ok = module + " --tokens 1 --weights " + d;
+  ASSERT_EQ(::mkfifo((d + "config.json").c_str(), 0600), 0);
+  directory.write("model.safetensors", checkpointFile(7));
+  EXPECT_THAT(errorOf(ok, "", patience),
+              HasSubstr("config.json': not a regular file"));
+  std::remove((d + "config.json").c_str());
+  std::remove((d + "model.safetensors").c_str());
+  directory.write("config.json", checkpointConfig());
+  ASSERT_EQ(::mkfifo((d + "model.safetensors").c_str(), 0600), 0);
+  EXPECT_THAT(errorOf(ok, "", patience),
+              HasSubstr("model.safetensors': not a regular file"));
+  // Tokens may come through a pipe.
+  EXPECT_EQ(run(module + " --random-weights 7 --tokens-file /dev/stdin", "",
+                "printf '1, 2\n3' | ")
+                .exitCode,
+            0);
+}
+
+TEST_F(PrefillRun, RefusesADamagedModule) {
+  std::string bytes = readFile(module);
+  std::string run = " --random-weights 7 --tokens 1,2";
+  std::string changed = bytes;
+  changed[changed.find("\x7f"
+                       "ELF") +
+          5000] ^= 1;
+  for (const std::string &damaged : {changed, bytes + '\0'})
+    EXPECT_THAT(errorOf(directory.write("damaged.pfm", damaged) + run),
+                HasSubstr("damaged.pfm': invalid module: the file is damaged: "
+                          "checksum 0x"));
+}
+
+TEST_F(PrefillRun, NamesTheOtherModelType) {
+  std::string config = checkpointConfig();
+  config.replace(config.find("llama"), 5, "qwen2");
+  directory.write("config.json", config);
+  directory.write("model.safetensors", checkpointFile(7));
+  EXPECT_THAT(
+      errorOf(module + " --tokens 1 --weights " + directory.path()),
+      HasSubstr("model_type is 'qwen2', but the module was compiled for "
+                "'llama'"));
+}
+
+TEST_F(PrefillRun, StatsListTheLaunchesOfEveryCall) {
+  Result result = run(module + " --random-weights 7 --tokens 1,2,3,4,5 --chunk "
+                               "2 --decode 2 --stats=json");
+  ASSERT_EQ(result.exitCode, 0) << result.err;
+  nlohmann::json stats = nlohmann::json::parse(result.out);
+  EXPECT_EQ(stats["kernels_per_layer"], 3);
+  nlohmann::json launches = stats["launches"];
+  ASSERT_EQ(launches.size(), 4u * 8); // three chunks and a decode step
+  EXPECT_EQ(launches[0]["name"], "tk_embed");
+  for (size_t i = 8; i < launches.size(); ++i)
+    EXPECT_EQ(launches[i], launches[i - 8]);
 }
 
 TEST_F(PrefillRun, LeavesNoFileBehindWhenItFails) {

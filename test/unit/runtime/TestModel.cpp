@@ -2,7 +2,7 @@
 #include "SafetensorsFile.h"
 
 #include "prefill/checkpoint/RandomWeights.h"
-#include "prefill/module/CodeChecksum.h"
+#include "prefill/module/ModuleChecksum.h"
 
 #include <gtest/gtest.h>
 
@@ -92,7 +92,8 @@ module::ModuleT prefill::test::makeTestModule(const TestModelOptions &options) {
   std::string suffix = paged ? "_4" : "_64";
 
   module::ModuleT file;
-  file.format_version = 1;
+  file.format_version = 2;
+  file.checksum = 1; // there, for serialize() to fill in
   file.model_type = "llama";
   file.producer = "test";
   file.dtype = module::DType::f32;
@@ -188,8 +189,6 @@ module::ModuleT prefill::test::makeTestModule(const TestModelOptions &options) {
   code->target = "cpu";
   code->variant = options.variant;
   code->object = testKernels();
-  code->checksum =
-      module::codeChecksum(code->object.data(), code->object.size());
   file.code.push_back(std::move(code));
   return file;
 }
@@ -197,6 +196,9 @@ module::ModuleT prefill::test::makeTestModule(const TestModelOptions &options) {
 std::vector<uint8_t> prefill::test::serialize(const module::ModuleT &file) {
   flatbuffers::FlatBufferBuilder builder;
   module::FinishModuleBuffer(builder, module::Module::Pack(builder, &file));
+  if (file.checksum != 0)
+    EXPECT_TRUE(
+        module::sealModule(builder.GetBufferPointer(), builder.GetSize()));
   return {builder.GetBufferPointer(),
           builder.GetBufferPointer() + builder.GetSize()};
 }
