@@ -126,6 +126,11 @@
 // APPEND: error: prefill.kv_append has prefill.layer 0, but uses the cache of layer 1
 // APPEND-NOT: error:
 
+// CACHES-C4
+// RUN: sed -e '/%a1 =/s/, prefill.layer = 1 : i64//' %s | not prefill-opt --prefill-verify-model 2>&1 | FileCheck %s --check-prefix=NO-LAYER
+// NO-LAYER: error: prefill.attention has no prefill.layer, expected 1, the layer of its cache
+// NO-LAYER-NOT: error:
+
 // ROWS-C1
 // RUN: sed -e 's/attention %x1, %c1/attention %r, %c1/' -e '/%r =/d' -e 's/^    %c1 = .*/&\n    %r = prefill.select_rows %x1, %batch : tensor<?x8xf32> -> tensor<?x8xf32>/' %s | not prefill-opt --prefill-verify-model 2>&1 | FileCheck %s --check-prefix=SELECT
 // SELECT: error: prefill.attention reads selected rows, expected rows of the batch

@@ -16,14 +16,18 @@ static int64_t layerOfCache(Value value) {
   return argument ? int64_t(argument.getArgNumber()) - 1 : -1;
 }
 
-/// CACHES-C4: an op that says its layer uses the cache of that layer.
+/// CACHES-C4: the op's layer is that of its cache.
 static LogicalResult verifyLayer(Operation *op, int64_t cacheLayer) {
   auto layer = op->getAttrOfType<IntegerAttr>(kLayerAttr);
-  if (!layer || layer.getInt() == cacheLayer)
-    return success();
-  return emitError(op->getLoc())
-         << op->getName() << " has prefill.layer " << layer.getInt()
-         << ", but uses the cache of layer " << cacheLayer;
+  if (!layer)
+    return emitError(op->getLoc())
+           << op->getName() << " has no prefill.layer, expected " << cacheLayer
+           << ", the layer of its cache";
+  if (layer.getInt() != cacheLayer)
+    return emitError(op->getLoc())
+           << op->getName() << " has prefill.layer " << layer.getInt()
+           << ", but uses the cache of layer " << cacheLayer;
+  return success();
 }
 
 static LogicalResult verifyCaches(func::FuncOp function) {
