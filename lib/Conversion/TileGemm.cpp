@@ -20,11 +20,17 @@ requireConfig(Operation *op, std::optional<LoweringConfigAttr> config) {
   return *config;
 }
 
+/// Rows of a workgroup in the plain form: more than a batch can have.
+static constexpr int64_t kAllRows = std::numeric_limits<int32_t>::max();
+
 /// The number of the tile: each is a workgroup, or (`plain`) one workgroup runs
 /// through all of them. The builder then stands in the loop.
-static Value createTileLoop(KernelBuilder &b, Value count, bool plain) {
-  scf::ForallOp loop =
-      createWorkgroupLoop(b, b.getLoc(), plain ? b.index(1) : count);
+static Value createTileLoop(KernelBuilder &b, Value rows, Value count,
+                            bool plain) {
+  // As prefill.grid counts them. A constant 1 would not do: canonicalize then
+  // removes the loop, and the kernel would no longer heed its range.
+  Value workgroups = plain ? b.ceilDivide(rows, kAllRows) : count;
+  scf::ForallOp loop = createWorkgroupLoop(b, b.getLoc(), workgroups);
   if (!plain)
     return loop.getInductionVar(0);
   auto tiles = scf::ForOp::create(b, b.index(0), count, b.index(1));
@@ -34,9 +40,7 @@ static Value createTileLoop(KernelBuilder &b, Value count, bool plain) {
 
 static void setTileGrid(func::FuncOp kernel, LoweringConfigAttr config,
                         int64_t multiplier, bool plain) {
-  // One block holds all rows of a plain kernel: more than a batch can have.
-  constexpr int64_t allRows = std::numeric_limits<int32_t>::max();
-  setGrid(kernel, config.getDomain(), plain ? allRows : config.getBlockM(),
+  setGrid(kernel, config.getDomain(), plain ? kAllRows : config.getBlockM(),
           /*plusSequences=*/false, plain ? 1 : multiplier);
 }
 
@@ -57,7 +61,7 @@ LogicalResult prefill::tileGemm(func::FuncOp kernel, GemmOp gemm, bool plain) {
   Value chunks = b.ceilDivide(rows, blockM);
   // Row chunks run innermost, so that neighbouring workgroups read the same
   // weights.
-  Value workgroup = createTileLoop(b, b.mul(chunks, tilesN), plain);
+  Value workgroup = createTileLoop(b, rows, b.mul(chunks, tilesN), plain);
   Value i = b.mul(b.remainder(workgroup, chunks), blockM);
   Value j = b.mul(b.divide(workgroup, chunks), blockN);
   auto tile = GemmOp::create(b, TypeRange(), gemm.getInput(), gemm.getWeight(),
@@ -101,7 +105,8 @@ LogicalResult prefill::tileRowwise(func::FuncOp kernel, RowwiseOp rowwise,
   else
     rows = tensor::DimOp::create(b, carrier, zero);
   int64_t blockM = config->getBlockM();
-  Value i = b.mul(createTileLoop(b, b.ceilDivide(rows, blockM), plain), blockM);
+  Value i =
+      b.mul(createTileLoop(b, rows, b.ceilDivide(rows, blockM), plain), blockM);
   auto tile = RowwiseOp::create(b, TypeRange(), ValueRange{i}, outs, *config);
   tile->setDiscardableAttrs(rowwise->getDiscardableAttrDictionary());
   tile.getBody().takeBody(rowwise.getBody());

@@ -58,8 +58,10 @@ constexpr Step kSteps[] = {
      kNested},
     {Level::Tiled, "canonicalize", nullptr, kRequired},
     {Level::Tiled, "cse", nullptr, kRequired},
+    {Level::Tiled, "prefill-verify-tiled", nullptr, kRequired},
 
     {Level::Kernel, "prefill-convert-to-cpu-kernels", nullptr, kRequired},
+    {Level::Kernel, "prefill-verify-kernel", nullptr, kRequired},
 };
 
 constexpr const char *kLevelNames[] = {"model", "fused",  "config",

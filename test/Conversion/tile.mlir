@@ -18,7 +18,9 @@
 // CHECK: return{{$}}
 // PLAIN-LABEL: func private @qkv(
 // PLAIN-SAME: multiplier = 1>
-// PLAIN: scf.forall (%{{.*}}) in (%c1
+// As many workgroups as the grid says: one, if there are rows.
+// PLAIN: %[[ONE:.*]] = arith.divui %{{.*}}, %c2147483647
+// PLAIN: scf.forall (%{{.*}}) in (%[[ONE]])
 // PLAIN: scf.for
 // PLAIN: prefill.gemm
 func.func private @qkv(%x: tensor<?x64xf32>, %w: tensor<3x64x32x1xf32>, %batch: !prefill.batch, %cache: !cache) -> (tensor<?x32xf32>, !cache) attributes {prefill.kernel} {

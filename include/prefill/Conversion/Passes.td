@@ -58,4 +58,41 @@ def ConvertToCPUKernelsPass : Pass<"prefill-convert-to-cpu-kernels", "::mlir::Mo
   ];
 }
 
+//===-- Contracts of levels --------------------------------------------------------------------------------------===//
+
+def VerifyTiledPass : Pass<"prefill-verify-tiled", "::mlir::ModuleOp"> {
+  let summary = "check the contract of level tiled";
+  let description = [{
+    The entry function is a plan: get_weight and launches, whose tensor results are the buffers that their kernels end with.
+    A kernel has no results, prefill.grid and one scf.forall over workgroups, in which one op stores what it computes; gemm,
+    rowwise and attention stand in tile form only. KV loops follow one another without a gap and hand on the state; blocks of
+    a loop marked "full" are not masked, those of a loop marked "edge" are. A loop without a mark runs over all blocks.
+
+    ```mlir
+    scf.for %block = ... { prefill.online_attention ... mask = edge } {prefill.kv_blocks = "full"}   // error: masks edge
+    ```
+  }];
+  let statistics = [
+    Statistic<"numKernels", "num-kernels", "Number of kernels checked">,
+    Statistic<"numKVLoops", "num-kv-loops", "Number of loops over KV blocks checked">
+  ];
+}
+
+def VerifyKernelPass : Pass<"prefill-verify-kernel", "::mlir::ModuleOp"> {
+  let summary = "check the contract of level kernel";
+  let description = [{
+    A kernel takes pointers (memref<1xT>) and sizes (index), the last three wg_begin, wg_end and scratch, as
+    Codegen/CPU/KernelABI.h says; it has prefill.grid and prefill.scratch_bytes. Its ops are sequential loops, arithmetic,
+    vectors and accesses to memory: no op of the prefill dialect, no tensor, no call, no allocation.
+
+    ```mlir
+    %0 = memref.alloc() : memref<64xf32>   // error: allocates
+    ```
+  }];
+  let statistics = [
+    Statistic<"numKernels", "num-kernels", "Number of kernels checked">,
+    Statistic<"numOps", "num-ops", "Number of ops checked">
+  ];
+}
+
 #endif

@@ -2,6 +2,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "prefill/Analysis/AttentionBlockRange.h"
 #include "prefill/Analysis/IndexArithmetic.h"
+#include "prefill/Dialect/Prefill/Transforms/KVBlocks.h"
 #include "prefill/Dialect/Prefill/Transforms/Passes.h"
 
 namespace mlir::prefill {
@@ -13,9 +14,6 @@ using namespace mlir;
 using namespace mlir::prefill;
 
 namespace {
-
-/// On a KV loop: which blocks it runs over.
-constexpr StringLiteral kKVBlocksAttr = "prefill.kv_blocks";
 
 /// A KV loop over all blocks with masks in each, as prefill-tile makes it.
 struct KVLoop {
@@ -53,8 +51,7 @@ scf::ForOp cloneLoop(OpBuilder &builder, KVLoop kv, Value begin, Value end,
   loop.setUpperBound(end);
   loop.getInitArgsMutable().assign(state);
   cast<OnlineAttentionOp>(loop.getBody()->front()).setMask(mask);
-  loop->setAttr(kKVBlocksAttr, builder.getStringAttr(
-                                   mask == BlockMask::None ? "full" : "edge"));
+  loop->setAttr(kKVBlocksAttr, builder.getStringAttr(kvBlocksName(mask)));
   return loop;
 }
 

@@ -1,0 +1,20 @@
+//===- KernelContract.cpp - what kernels of all levels promise ------------===//
+#include "prefill/Conversion/KernelContract.h"
+
+using namespace mlir;
+using namespace mlir::prefill;
+
+LogicalResult prefill::verifyKernelFunction(func::FuncOp kernel) {
+  auto fail = [&] {
+    return emitError(kernel.getLoc()) << "kernel " << kernel.getSymName();
+  };
+  if (kernel.isExternal())
+    return fail() << " has no body";
+  if (kernel.getNumResults() != 0)
+    return fail() << " has results of type (" << kernel.getResultTypes()
+                  << "), expected none: a kernel stores into its arguments";
+  if (!kernel->hasAttr(kGridAttr))
+    return fail() << " has no " << kGridAttr
+                  << ", which says how many workgroups run it";
+  return success();
+}
