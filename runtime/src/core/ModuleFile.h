@@ -25,8 +25,9 @@ int64_t byteSize(module::DType dtype);
 Error invalidModule(const std::string &message);
 
 /// Checks everything: the FlatBuffers structure first, then the checksum of the
-/// file, then every index, size, shape and sum, so that the rest of the runtime may use the tables as they
-/// are. `data` must be 8-byte aligned and outlive the result.
+/// file, then every index, size, shape and sum, so that the rest of the runtime
+/// may use the tables as they are. `data` must be 8-byte aligned and outlive
+/// the result.
 Result<const module::Module *> verifyModule(const std::byte *data,
                                             uint64_t size);
 

@@ -135,9 +135,9 @@ CompiledKernel::CompiledKernel(const std::string &text, StringRef isaName,
 }
 
 void CompiledKernel::load(llvm::StringRef image, const std::string &name) {
-  std::string path = (std::filesystem::temp_directory_path() /
-                      "prefill-kernel-XXXXXX")
-                         .string();
+  std::string path =
+      (std::filesystem::temp_directory_path() / "prefill-kernel-XXXXXX")
+          .string();
   int file = mkstemp(path.data());
   ASSERT_GE(file, 0);
   ASSERT_EQ(write(file, image.data(), image.size()), ssize_t(image.size()));
