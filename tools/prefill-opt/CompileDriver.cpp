@@ -35,7 +35,7 @@ struct DriverOptions {
 
 constexpr const char *kOptionList =
     "--compile, --compile-to=LEVEL, --explain, --target=cpu, "
-    "--dtype=f32|bf16|f16, --kv-layout=L[:block_size], --max-seq=N, "
+    "--dtype=f32|bf16, --kv-layout=L[:block_size], --max-seq=N, "
     "--disable-pass=FLAG, --isa=NAME, -o FILE, --mlir-…";
 
 int fail(const llvm::Twine &message) {
