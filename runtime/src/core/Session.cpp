@@ -201,6 +201,9 @@ void Session::launch(const module::Launch &launch, const Batch &batch,
   int64_t rows =
       grid.domain() == module::RowDomain::tokens ? rowsPad : logitRowsPad;
   int64_t workgroups = (rows + grid.block() - 1) / grid.block();
+  // The row blocks of a gemm's columns read the same weights and lie side by
+  // side.
+  int64_t grain = grid.plus_sequences() ? 1 : workgroups;
   if (grid.plus_sequences())
     workgroups += batch.numSequences();
   workgroups *= grid.multiplier(); // < 2^32 * 2^28
@@ -213,10 +216,12 @@ void Session::launch(const module::Launch &launch, const Batch &batch,
     }
   KernelFunction function = module.kernel(launch.kernel());
   module.device().threads().run(
-      workgroups, [&](int thread, int64_t begin, int64_t end) {
+      workgroups,
+      [&](int thread, int64_t begin, int64_t end) {
         callKernel(function, words.data(), begin, end,
                    scratch.data() + thread * scratchStride);
-      });
+      },
+      grain);
 }
 
 Result<void> Session::findDamage(uint32_t launchIndex) const {

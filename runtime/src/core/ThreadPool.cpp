@@ -5,7 +5,24 @@
 
 using namespace prefill::rt;
 
-ThreadPool::ThreadPool(int size) : numThreads(std::max(1, size)) {
+namespace {
+
+/// Chunks for each thread, at least. The largest chunk bounds how long a launch
+/// waits for a thread that lost its processor in the middle of one.
+constexpr int64_t chunksPerThread = 8;
+
+/// Tells the processor that this is a loop that waits.
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+} // namespace
+
+ThreadPool::ThreadPool(int size)
+    : numThreads(std::max(1, size)),
+      maySpin(numThreads <= availableProcessors()) {
   workers.reserve(numThreads - 1);
   try {
     for (int thread = 1; thread < numThreads; ++thread)
@@ -26,7 +43,23 @@ void ThreadPool::stop() {
     worker.join();
 }
 
-void ThreadPool::run(int64_t count, const Body &body) {
+template <typename Condition>
+bool ThreadPool::spinUntil(Condition condition) const {
+  if (!maySpin)
+    return false;
+  constexpr int looksBetweenClocks = 16;
+  auto end = std::chrono::steady_clock::now() + spinBudget;
+  do {
+    for (int look = 0; look < looksBetweenClocks; ++look) {
+      if (condition())
+        return true;
+      relax();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+void ThreadPool::run(int64_t count, const Body &body, int64_t grain) {
   if (count <= 0)
     return;
   std::lock_guard<std::mutex> lock(turn);
@@ -38,38 +71,64 @@ void ThreadPool::run(int64_t count, const Body &body) {
   }
   this->body = &body;
   this->count = count;
-  chunk = std::max<int64_t>(1, count / (int64_t(numThreads) * 8));
-  next = 0;
-  busyWorkers = numThreads - 1;
+  unit = (count >> 31) + 1;
+  int64_t numUnits = (count + unit - 1) / unit;
+  units = numUnits;
+  grainUnits = std::max<int64_t>(1, grain / unit);
+  unfinished = static_cast<uint32_t>(numUnits);
+  next = ((next >> 32) + 1) << 32;
   ++generation;
   generation.notify_all();
+
   takeChunks(0);
-  // Every worker reports, even one that came too late for a chunk: only then
-  // may the next launch overwrite the fields above.
-  for (int busy = busyWorkers; busy != 0; busy = busyWorkers)
-    busyWorkers.wait(busy);
+  auto done = [&] { return unfinished == 0; };
+  if (!spinUntil(done))
+    while (uint32_t left = unfinished)
+      unfinished.wait(left);
+}
+
+/// Of the chunk at `position` with `left` units behind it: a part of a
+/// thread's share, and towards the end a part of what is left.
+int64_t ThreadPool::chunkSize(int64_t position, int64_t left) const {
+  int64_t largest = (position + left) / (numThreads * chunksPerThread);
+  int64_t size = std::clamp<int64_t>(left / (2 * numThreads), 1,
+                                     std::max<int64_t>(1, largest));
+  int64_t grain = grainUnits.load(std::memory_order_relaxed);
+  // Up to the next multiple of the grain that is at least half a chunk away.
+  if (size * 2 > grain)
+    size = (position + size + grain / 2) / grain * grain - position;
+  return std::clamp<int64_t>(size, 1, left);
 }
 
 void ThreadPool::takeChunks(int thread) {
+  uint64_t state = next;
   for (;;) {
-    int64_t begin = next.fetch_add(chunk);
-    if (begin >= count)
+    int64_t position = static_cast<uint32_t>(state);
+    int64_t left = units.load(std::memory_order_relaxed) - position;
+    if (left <= 0)
       return;
-    (*body)(thread, begin, std::min(begin + chunk, count));
+    int64_t size = chunkSize(position, left);
+    if (!next.compare_exchange_weak(state, state + size))
+      continue;
+    int64_t begin = position * unit;
+    (*body)(thread, begin, std::min(begin + size * unit, count));
+    // run() may return from here on.
+    if (unfinished.fetch_sub(static_cast<uint32_t>(size)) == size)
+      unfinished.notify_one();
+    state = next;
   }
 }
 
 void ThreadPool::workerLoop(int thread) {
   uint32_t seen = 0;
   for (;;) {
-    generation.wait(seen);
-    // A launch waits for every worker, so a worker never misses a generation.
+    if (!spinUntil([&] { return generation != seen; }))
+      generation.wait(seen);
     seen = generation;
     if (stopping)
       return;
+    // Behind `seen`: a launch that begins from here on changes `generation`.
     takeChunks(thread);
-    if (busyWorkers.fetch_sub(1) == 1)
-      busyWorkers.notify_one();
   }
 }
 

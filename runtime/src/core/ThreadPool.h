@@ -1,8 +1,14 @@
 // Threads that share the workgroups of one launch.
+//
+// A pool of its own rather than oneTBB's: the runtime depends on nothing but
+// the C++ library, a launch needs one counter and no task objects, each thread
+// has a fixed number that indexes its scratch, and how long an idle thread may
+// spin is ours to bound.
 #ifndef PREFILL_RUNTIME_CORE_THREADPOOL_H
 #define PREFILL_RUNTIME_CORE_THREADPOOL_H
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -11,10 +17,16 @@
 
 namespace prefill::rt {
 
-/// `size` threads, the caller's included. Between launches the others sleep in
-/// the kernel: an idle pool uses no CPU time.
+/// `size` threads, the caller's included. After a launch a thread looks out for
+/// the next one for `spinBudget` and then sleeps in the kernel: a decode step
+/// is some hundred launches a few microseconds apart, and waking a thread takes
+/// longer than many of them. An idle pool uses no CPU time.
 class ThreadPool {
 public:
+  /// How long a thread that waits may keep its processor. No thread spins in a
+  /// pool that has more threads than the process has processors.
+  static constexpr std::chrono::microseconds spinBudget{50};
+
   /// `thread` is in [0, size) and is held by one thread at a time, so it may
   /// index scratch memory. [begin, end) is a part of the range.
   using Body = std::function<void(int thread, int64_t begin, int64_t end)>;
@@ -28,10 +40,13 @@ public:
   int size() const { return numThreads; }
 
   /// Runs body over [0, count) and returns when all of it is done. Chunks are
-  /// handed out on demand, about eight for each thread, so that a thread that
-  /// the system holds up does not hold up the launch. `body` must not throw.
-  /// Callers on different threads take turns.
-  void run(int64_t count, const Body &body);
+  /// handed out on demand; they shrink towards the end, so that all threads
+  /// finish together, and begin at multiples of `grain` (indices that share
+  /// data, as workgroups that read the same weights do) until there are too few
+  /// of those. A thread that the system holds up before it took a chunk does
+  /// not hold up the launch. `body` must not throw. Callers on different
+  /// threads take turns.
+  void run(int64_t count, const Body &body, int64_t grain = 1);
 
   /// The number of processors that this process may use.
   static int availableProcessors();
@@ -39,17 +54,28 @@ public:
 private:
   void workerLoop(int thread);
   void takeChunks(int thread);
+  int64_t chunkSize(int64_t position, int64_t left) const;
   void stop();
+  template <typename Condition> bool spinUntil(Condition condition) const;
 
   const int numThreads;
+  const bool maySpin;
   std::vector<std::thread> workers;
   std::mutex turn;
 
-  // The launch at hand: written by run() before `generation` advances.
+  // The launch at hand, in units of `unit` indices so that positions have 32
+  // bits. A thread reads these after it claimed a chunk, and the launch lasts
+  // until every claimed chunk is done.
   const Body *body = nullptr;
-  int64_t count = 0, chunk = 1;
-  std::atomic<int64_t> next{0};
-  std::atomic<int> busyWorkers{0};
+  int64_t count = 0, unit = 1;
+  // These it reads before: a late thread may see those of the next launch, but
+  // then its claim fails.
+  std::atomic<int64_t> units{0}, grainUnits{1};
+  /// Number of the launch in the upper half, position in the lower one. One
+  /// word, so that no thread claims a part of a launch that it has not seen
+  /// begin.
+  std::atomic<uint64_t> next{0};
+  std::atomic<uint32_t> unfinished{0};
   std::atomic<uint32_t> generation{0};
   std::atomic<bool> stopping{false};
 };

@@ -14,6 +14,8 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <map>
+#include <mutex>
 #include <set>
 #include <thread>
 
@@ -77,18 +79,62 @@ TEST(ThreadPool, CallersTakeTurns) {
   EXPECT_EQ(running, 0);
 }
 
+TEST(ThreadPool, ChunksKeepGrainsTogetherAndShrinkAtTheEnd) {
+  constexpr int threads = 2;
+  constexpr int64_t count = 10000, grain = 50;
+  ThreadPool pool(threads);
+  std::mutex guard;
+  std::map<int64_t, int64_t> chunks;
+  pool.run(
+      count,
+      [&](int, int64_t begin, int64_t end) {
+        std::lock_guard<std::mutex> lock(guard);
+        chunks[begin] = end;
+      },
+      grain);
+  int64_t expected = 0;
+  for (auto [begin, end] : chunks) {
+    EXPECT_EQ(begin, expected);
+    expected = end;
+    // What is left for a thread is half a grain or more.
+    if (count - begin > threads * grain + 2 * threads) {
+      EXPECT_EQ(begin % grain, 0) << end;
+      EXPECT_EQ(end % grain, 0) << begin;
+    }
+    EXPECT_LE(end - begin, count / (threads * 8) + grain / 2);
+  }
+  EXPECT_EQ(expected, count);
+  EXPECT_LE(count - chunks.rbegin()->first, 1);
+}
+
+TEST(ThreadPool, CountsBeyond32Bits) {
+  for (int64_t count :
+       {(int64_t(1) << 31) + 3, (int64_t(1) << 40) - 1, int64_t(1) << 60}) {
+    ThreadPool pool(2);
+    std::atomic<int64_t> sum{0};
+    pool.run(
+        count, [&](int, int64_t begin, int64_t end) { sum += end - begin; },
+        1000);
+    EXPECT_EQ(sum, count);
+  }
+}
+
 TEST(ThreadPool, IdleThreadsSleep) {
-  ThreadPool pool(4);
-  pool.run(100, [](int, int64_t, int64_t) {});
   auto processTime = [] {
     timespec time;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
     return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
   };
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  double before = processTime();
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  EXPECT_LT(processTime() - before, 0.1);
+  // A pool that may spin, and one that has more threads than processors.
+  for (int threads : {ThreadPool::availableProcessors(), 4}) {
+    ThreadPool pool(threads);
+    pool.run(100, [](int, int64_t, int64_t) {});
+    double before = processTime();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    double budget =
+        std::chrono::duration<double>(ThreadPool::spinBudget).count();
+    EXPECT_LT(processTime() - before, threads * budget + 0.01);
+  }
 }
 
 TEST(Allocator, CountsByClassAndFreesOnDestruction) {
