@@ -11,6 +11,9 @@ namespace {
 /// waits for a thread that lost its processor in the middle of one.
 constexpr int64_t chunksPerThread = 8;
 
+/// A position past the end of every launch.
+constexpr uint64_t closed = UINT32_MAX;
+
 /// Tells the processor that this is a loop that waits.
 void relax() {
 #if defined(__x86_64__)
@@ -69,6 +72,10 @@ void ThreadPool::run(int64_t count, const Body &body, int64_t grain) {
     body(0, 0, count);
     return;
   }
+  // A late thread that still looks at the last launch must not claim a part of
+  // it once `units` changes: close the counter before anything else.
+  uint64_t launch = (next >> 32) + 1;
+  next = launch << 32 | closed;
   this->body = &body;
   this->count = count;
   unit = (count >> 31) + 1;
@@ -76,7 +83,7 @@ void ThreadPool::run(int64_t count, const Body &body, int64_t grain) {
   units = numUnits;
   grainUnits = std::max<int64_t>(1, grain / unit);
   unfinished = static_cast<uint32_t>(numUnits);
-  next = ((next >> 32) + 1) << 32;
+  next = launch << 32;
   ++generation;
   generation.notify_all();
 
