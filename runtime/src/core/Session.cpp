@@ -3,6 +3,7 @@
 #include "prefill/checkpoint/Quote.h"
 
 #include <algorithm>
+#include <cassert>
 #include <chrono>
 #include <cstring>
 #include <limits>
@@ -280,6 +281,7 @@ Result<void> Session::run(const int32_t *tokens, const int32_t *cuSeqlens,
                           const int32_t *sequences, int64_t numSequences,
                           bool allLogits, float *logits) {
   using Clock = std::chrono::steady_clock;
+  staged.reset(); // the layout is this call's from here on
   Clock::time_point start = Clock::now();
   auto sinceStart = [&] {
     return static_cast<uint64_t>(
@@ -317,6 +319,27 @@ Result<void> Session::run(const int32_t *tokens, const int32_t *cuSeqlens,
   return {};
 }
 
+Result<void> Session::stage(const int32_t *tokens, const int32_t *cuSeqlens,
+                            const int32_t *sequences, int64_t numSequences) {
+  staged.reset();
+  float unused; // only run() writes logits
+  Result<Batch> batch =
+      check(tokens, cuSeqlens, sequences, numSequences, false, &unused);
+  if (!batch)
+    return batch.takeError();
+  if (Result<void> ok = prepare(*batch); !ok)
+    return ok;
+  staged = std::move(*batch);
+  staged->tokens = nullptr; // the metadata has them; the caller's may be gone
+  return {};
+}
+
+void Session::runStaged(uint32_t index) {
+  assert(staged && "stage() comes first");
+  std::vector<uint64_t> words;
+  launch(*module.file().launches()->Get(index), *staged, words);
+}
+
 uint64_t Session::memory(MemoryClass memoryClass) const {
   switch (memoryClass) {
   case MemoryClass::weights:
@@ -332,6 +355,7 @@ uint64_t Session::memory(MemoryClass memoryClass) const {
 
 void Session::setPoison(bool enabled) {
   poison = enabled;
+  staged.reset();
   // What a mode has laid out means nothing to the other.
   arena = ActivationArena();
   scratch = Allocation();

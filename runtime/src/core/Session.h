@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace prefill::rt {
@@ -25,6 +26,16 @@ public:
   Result<void> run(const int32_t *tokens, const int32_t *cuSeqlens,
                    const int32_t *sequences, int64_t numSequences,
                    bool allLogits, float *logits);
+
+  /// For harnesses that time single launches: checks a call and lays out its
+  /// buffers as run() does, but runs no launch. One row of logits for each
+  /// sequence.
+  Result<void> stage(const int32_t *tokens, const int32_t *cuSeqlens,
+                     const int32_t *sequences, int64_t numSequences);
+  /// Runs one launch of the call that was staged last. Its input is what the
+  /// buffers hold: run the launches before it first, in order. The cache's
+  /// lengths stay what they are. `index` is less than the number of launches.
+  void runStaged(uint32_t index);
 
   uint64_t memory(MemoryClass memoryClass) const;
   /// Of the last call; the padding's work is not counted.
@@ -67,6 +78,7 @@ private:
   uint64_t scoreBytes = 0; ///< of it in use by this call
   int64_t rowsPad = 0, logitRowsPad = 0;
   bool poison = false;
+  std::optional<Batch> staged;
   uint64_t lastFlops = 0;
   std::vector<LaunchTime> times;
 };

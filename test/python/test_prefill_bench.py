@@ -1,0 +1,183 @@
+"""prefill-bench: what its JSON holds, which rows a filter chooses, and its errors. Speed is not judged: machines differ.
+
+Rows of qwen2.5-0.5b with M = 37 are run, which load in a moment.
+"""
+
+import json
+import os
+import pathlib
+import stat
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("PREFILL_BIN", ROOT / "build" / "release" / "bin"))
+TINY = "^gemm-qwen2.5-0.5b/bf16/37x"
+
+
+def bench(*arguments, **environment):
+    return subprocess.run([BIN / "prefill-bench", *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=300, env={**os.environ, **environment})
+
+
+class Rows(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(scratch.cleanup)
+        cls.directory = pathlib.Path(scratch.name)
+        cls.modules = cls.directory / "modules"
+        cls.result = bench("--filter", TINY, "--rounds=3", "--json", cls.directory / "rows.json", "--modules", cls.modules)
+        if cls.result.returncode:
+            raise AssertionError(cls.result.stderr)
+        cls.rows = json.loads((cls.directory / "rows.json").read_text())
+
+    def test_every_row_that_the_filter_names_is_there_once(self):
+        # Q|K|V, o, gate|up and down of qwen2.5-0.5b as M x N x K.
+        self.assertEqual([row["name"] for row in self.rows],
+                         [f"gemm-qwen2.5-0.5b/bf16/37x{nk}" for nk in ("1152x896", "896x896", "9728x896", "896x4864")])
+
+    def test_fields(self):
+        for row in self.rows:
+            with self.subTest(row["name"]):
+                self.assertEqual(row["rounds"], 3)
+                self.assertEqual(len(row["ratios"]), 3)
+                self.assertEqual(row["threads"], 1)
+                self.assertEqual(row["dtype"], "bf16")
+                self.assertGreater(row["ratio"], 0)
+                self.assertGreaterEqual(row["spread"], 0)
+                self.assertAlmostEqual(row["ratio"], sorted(row["ratios"])[1], places=4)
+                m, n, k = map(int, row["name"].rsplit("/", 1)[1].split("x"))
+                self.assertEqual(row["flops"], 2 * m * n * k)
+                self.assertAlmostEqual(row["gflops"], row["flops"] / row["seconds"] / 1e9, delta=row["gflops"] / 100)
+
+    def test_peer_or_the_reason_why_there_is_none(self):
+        for row in self.rows:
+            with self.subTest(row["name"]):
+                if row["onednn_ratio"] is None:
+                    self.assertTrue(row["onednn_missing"])
+                else:
+                    self.assertGreater(row["onednn_ratio"], 0)
+                    self.assertRegex(row["onednn_version"], r"^oneDNN \d")
+
+    def test_table_has_a_line_for_each_row(self):
+        lines = self.result.stdout.splitlines()
+        self.assertEqual([line.split()[0] for line in lines], ["row"] + [row["name"] for row in self.rows])
+
+    def test_precompiled_modules_need_no_compiler(self):
+        result = bench("--filter", TINY + "1152x896", "--rounds=1", "--modules", self.modules, "--bin", self.directory)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+
+    def test_missing_compiler_is_one_line(self):
+        with tempfile.TemporaryDirectory() as empty:
+            output = pathlib.Path(empty) / "rows.json"
+            result = bench("--filter", TINY, "--modules", pathlib.Path(empty) / "none", "--bin", empty, "--json", output)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertRegex(result.stderr, r"\Aerror: no compiler: .*\n\Z")
+            self.assertFalse(output.exists())
+
+    def test_failing_compiler_is_named_and_nothing_is_left(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            tools, modules = pathlib.Path(scratch) / "bin", pathlib.Path(scratch) / "modules"
+            tools.mkdir()
+            for name, text in (("prefill-translate", "exit 0"), ("prefill-opt", "echo 'error: no such thing' >&2; exit 3")):
+                (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+                (tools / name).chmod(0o755)
+            output = pathlib.Path(scratch) / "rows.json"
+            result = bench("--filter", TINY, "--modules", modules, "--bin", tools, "--json", output)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn("error: prefill-opt ended with exit code 3: error: no such thing\n", result.stderr)
+            self.assertFalse(output.exists())
+            self.assertEqual(list(modules.iterdir()), [])
+
+    @unittest.skipIf((os.cpu_count() or 1) < 2 or len(os.sched_getaffinity(0)) < 2, "needs two processors")
+    def test_two_threads(self):
+        output = self.directory / "two.json"
+        result = bench("--filter", TINY + "1152x896", "--rounds=1", "--threads=2", "--modules", self.modules, "--json", output)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual([row["threads"] for row in json.loads(output.read_text())], [2])
+
+    def test_attention_model_and_decode_rows_say_what_they_count(self):
+        output = self.directory / "model.json"
+        result = bench("--filter", "^(model|decode)/qwen2.5-0.5b/bf16/s128$", "--rounds=1", "--modules", self.modules,
+                       "--json", output)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        model, decode = json.loads(output.read_text())
+        # 24 layers of 896x1152 + 896x896 + 896x9728 + 4864x896 weights, a head of 896 x 151936, 14 heads of 64.
+        layer = 896 * 1152 + 896 * 896 + 896 * 9728 + 4864 * 896
+        self.assertEqual(model["flops"], 24 * (2 * 128 * layer + 2 * 64 * 14 * 128 * 129) + 2 * 896 * 151936)
+        weights = 24 * layer + 896 * 151936
+        self.assertEqual(decode["probe"], "streaming read")
+        # bf16, and the keys and values of 129 tokens; biases, gains and one row of the embedding are little.
+        self.assertAlmostEqual(decode["bytes"], 2 * weights + 129 * 24 * 2 * 2 * 64 * 2, delta=1e6)
+
+
+class CommandLine(unittest.TestCase):
+    CASES = {
+        "unknown option": (["--bogus"], "--bogus", "--filter"),
+        "positional": (["rows"], "'rows'", "--filter"),
+        "bad regex": (["--filter=["], "--filter", "regular expression"),
+        "filter without a match": (["--filter=nosuchrow"], "'nosuchrow'", "--list"),
+        "threads 0": (["--threads=0"], "--threads is '0'", "from 1 to"),
+        "threads beyond the machine": (["--threads=100000"], "'100000'", "processors"),
+        "threads not a number": (["--threads=two"], "'two'", "integer"),
+        "rounds 0": (["--rounds", "0"], "--rounds is '0'", "from 1 to"),
+        "rounds empty": (["--rounds="], "--rounds is ''", "from 1 to"),
+        "rounds without a value": (["--rounds"], "--rounds", "value"),
+        "json empty": (["--json="], "--json is ''", "file"),
+        "json in no directory": (["--json=/nonexistent/rows.json", f"--filter={TINY}"], "'/nonexistent/rows.json'", "directory"),
+        "cuda": (["--device=cuda"], "no CUDA device", "cuda"),
+        "unknown device": (["--device=abacus"], "'abacus'", "expected cpu"),
+        "threshold": (["--tune", "--tune-threshold=much"], "--tune-threshold is 'much'", "per cent"),
+        "two tasks": (["--tune", "--measure-machine"], "--tune", "--measure-machine"),
+        "rows of a task": (["--measure-machine", "--filter=gemm"], "--filter", "--measure-machine"),
+    }
+
+    def test_errors(self):
+        for name, (arguments, *expected) in self.CASES.items():
+            with self.subTest(name):
+                result = bench(*arguments)
+                self.assertNotEqual(result.returncode, 0)
+                self.assertEqual(result.stdout, "")
+                self.assertRegex(result.stderr, r"\Aerror: [^\n]+\n\Z")
+                for part in expected:
+                    self.assertIn(part, result.stderr)
+
+    def test_list_names_the_rows_of_the_contract(self):
+        names = {line.split()[0] for line in bench("--list").stdout.splitlines()}
+        wanted = {f"{family}/{dtype}/{m}x{nk}"
+                  for dtype in ("bf16", "f32")
+                  for family, rows in (("gemm", (512, 2048)), ("gemm-small", (37, 130)))
+                  for m in rows
+                  for nk in ("3072x2048", "2048x2048", "16384x2048", "2048x8192",
+                             "6144x4096", "4096x4096", "28672x4096", "4096x14336")}
+        wanted |= {f"attention/{dtype}/d{d}/s{s}" for dtype in ("bf16", "f32") for d in (64, 128) for s in (2048, 8192)}
+        wanted |= {f"model/llama-3.2-1b/bf16/s{s}" for s in (128, 512, 1024, 2048, 4096, 8192, 16384)}
+        wanted |= {"decode/llama-3.2-1b/bf16/s512", "gemm-avx2/bf16/512x6144x4096", "gemm-avx512/bf16/512x6144x4096"}
+        self.assertEqual(wanted - names, set())
+
+    def test_a_full_disk_is_an_error(self):
+        result = bench("--list")
+        self.assertEqual(result.returncode, 0)
+        with open("/dev/full", "w") as full:
+            failed = subprocess.run([BIN / "prefill-bench", "--list"], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertNotEqual(failed.returncode, 0)
+        self.assertRegex(failed.stderr, r"\Aerror: [^\n]+\n\Z")
+
+    def test_measure_machine(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            path = pathlib.Path(scratch) / "machine.json"
+            result = bench("--measure-machine", "--json", path)
+            self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "", ""))
+            machine = json.loads(path.read_text())
+            self.assertEqual(machine["threads"], 1)
+            for peak in machine["peaks"]:
+                self.assertEqual(len(peak["gflops"]), 1)
+                self.assertGreater(peak["gflops"][0], 0)
+            self.assertGreater(machine["read_gbytes_per_s"]["memory"][0], 0)
+            self.assertFalse(stat.S_IMODE(path.stat().st_mode) & 0o111)
+
+
+if __name__ == "__main__":
+    unittest.main()

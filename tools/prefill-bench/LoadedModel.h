@@ -1,0 +1,75 @@
+// A module in memory with random weights, and calls of it that are run launch
+// by launch.
+#ifndef PREFILL_TOOLS_PREFILLBENCH_LOADEDMODEL_H
+#define PREFILL_TOOLS_PREFILLBENCH_LOADEDMODEL_H
+
+#include "core/Device.h"
+#include "core/KVCache.h"
+#include "core/LoadedModule.h"
+#include "core/ResidentWeights.h"
+#include "core/Session.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace prefill::bench {
+
+using rt::Result;
+
+class LoadedModel {
+public:
+  /// isa: "avx2", "avx512", "avx512_bf16"; empty: the best that the host runs.
+  static Result<std::unique_ptr<LoadedModel>>
+  load(const std::string &path, const std::string &isa, int threads);
+
+  const module::Module &file() const { return loaded->file(); }
+  rt::IsaVariant variant() const { return loaded->variant(); }
+  std::string launchName(uint32_t index) const;
+
+  /// One session with a cache of its own for one sequence of `capacity` tokens.
+  struct Run {
+    std::unique_ptr<rt::KVCache> cache;
+    std::unique_ptr<rt::Session> session;
+  };
+  Result<Run> makeRun(int64_t capacity);
+
+private:
+  std::unique_ptr<rt::Device> device;
+  std::unique_ptr<rt::LoadedModule> loaded;
+  std::unique_ptr<rt::ResidentWeights> weights;
+};
+
+/// Tokens that differ, all in the vocabulary.
+std::vector<int32_t> makeTokens(int64_t count, int64_t vocab);
+
+/// A call of a given number of tokens whose launches are run in the order of
+/// the plan, layer after layer and then from the start again. Each finds its
+/// inputs in the buffers and the caches as its predecessor left them, and its
+/// weights where a whole layer's traffic has left them: as in the model.
+class PlanWalk {
+public:
+  static Result<std::unique_ptr<PlanWalk>> create(LoadedModel &model,
+                                                  int64_t tokens);
+
+  /// Runs what lies before the next launch of that name and returns its index,
+  /// to be run by runHere(). Only launches of the kernel that the first one of
+  /// that name has: the last layer's kernel may differ.
+  Result<uint32_t> seek(const std::string &launch);
+  void runHere() { run.session->runStaged(position); }
+  /// The launch at hand is done.
+  void advance();
+
+private:
+  explicit PlanWalk(LoadedModel &model) : model(model) {}
+
+  LoadedModel &model;
+  LoadedModel::Run run;
+  uint32_t position = 0;
+  uint32_t end = 0; ///< one past the last launch of a layer
+};
+
+} // namespace prefill::bench
+
+#endif // PREFILL_TOOLS_PREFILLBENCH_LOADEDMODEL_H

@@ -1,0 +1,32 @@
+// What is known about the machine without measuring.
+#ifndef PREFILL_TOOLS_PREFILLBENCH_MACHINE_H
+#define PREFILL_TOOLS_PREFILLBENCH_MACHINE_H
+
+#include "cpu/IsaVariant.h"
+
+#include <cstddef>
+#include <string>
+
+namespace prefill::bench {
+
+/// Bytes, of the caches that one core sees; 0 where the system does not say.
+struct CacheSizes {
+  size_t l1d, l2, l3;
+};
+CacheSizes cacheSizes();
+
+/// "AMD EPYC 9654", from /proc/cpuinfo; "unknown" when it does not say.
+std::string cpuName();
+
+/// The name as a part of a file's name: letters, digits and single dashes, in
+/// lower case, with family, model and stepping, because hypervisors shorten
+/// names.
+std::string cpuSlug();
+
+/// The most capable variant that the host runs. Every x86 host that this tool
+/// starts on is expected to have AVX2.
+rt::IsaVariant bestVariant();
+
+} // namespace prefill::bench
+
+#endif // PREFILL_TOOLS_PREFILLBENCH_MACHINE_H

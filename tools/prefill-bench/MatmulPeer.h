@@ -1,0 +1,47 @@
+// Another library's plain matmul, run beside our GEMMs.
+#ifndef PREFILL_TOOLS_PREFILLBENCH_MATMULPEER_H
+#define PREFILL_TOOLS_PREFILLBENCH_MATMULPEER_H
+
+#include "prefill/checkpoint/Result.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace prefill::bench {
+
+using rt::Result;
+
+/// oneDNN, in a library of its own (prefill-bench-onednn.so) that is loaded
+/// when a row asks for it, so that this tool starts where there is no oneDNN.
+class MatmulPeer {
+public:
+  /// C[m, n] = A[m, k] * B[k, n] in `dtype` with f32 accumulators, B in the
+  /// layout that oneDNN prefers. Error: why there is none.
+  static Result<std::unique_ptr<MatmulPeer>> create(const std::string &dtype,
+                                                    int64_t m, int64_t n,
+                                                    int64_t k, int threads);
+  MatmulPeer(const MatmulPeer &) = delete;
+  MatmulPeer &operator=(const MatmulPeer &) = delete;
+  ~MatmulPeer();
+
+  /// One matmul, over another copy of B each time: together the copies exceed
+  /// twice the last cache, as a model's weights do. A and C stay where a model
+  /// would have them.
+  void run();
+  /// Lets the peer's idle threads fall asleep. libgomp's spin for a moment
+  /// after their work.
+  void settle() const;
+
+  /// "oneDNN 2.6.3"; empty where there is none.
+  static std::string version();
+
+private:
+  MatmulPeer(void *handle, int threads) : handle(handle), threads(threads) {}
+  void *handle;
+  int threads;
+};
+
+} // namespace prefill::bench
+
+#endif // PREFILL_TOOLS_PREFILLBENCH_MATMULPEER_H

@@ -1,0 +1,142 @@
+// Rows of a whole model: prefill of a prompt, and one step of decoding after
+// it.
+#include "Group.h"
+#include "LoadedModel.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace prefill;
+using namespace prefill::bench;
+
+namespace {
+
+class ModelGroup : public Group {
+public:
+  ModelGroup(PeakProbe &probe, std::unique_ptr<LoadedModel> model, Peak peak)
+      : probe(probe), model(std::move(model)), arithmetic(peak) {}
+
+  Peak peak(const Row &row) const override {
+    return row.kind == RowKind::decode ? Peak::readBandwidth : arithmetic;
+  }
+  const char *variant() const override {
+    return rt::stringify(model->variant());
+  }
+
+  Result<void> prepare(const std::vector<Row> &rows) {
+    logits.resize(model->file().vocab_size());
+    int64_t longest = 0, longestDecode = 0;
+    for (const Row &row : rows) {
+      longest = std::max(longest, row.tokens);
+      if (row.kind == RowKind::decode)
+        longestDecode = std::max(longestDecode, row.tokens);
+    }
+    prompt = makeTokens(longest + 1, model->file().vocab_size());
+    if (Result<void> ok = open(prefills, longest); !ok)
+      return ok;
+    // Maps the weights; a row's own length only where that is short.
+    for (const Row &row : rows)
+      if (row.kind == RowKind::model && row.tokens <= 1024)
+        if (Result<Sample> warmUp = run(row); !warmUp)
+          return warmUp.takeError();
+    if (!longestDecode)
+      return {};
+    if (Result<void> ok = open(decodes, longestDecode + 1); !ok)
+      return ok;
+    if (Result<void> ok = append(decodes, 0, longestDecode); !ok)
+      return ok;
+    for (const Row &row : rows)
+      if (row.kind == RowKind::decode)
+        if (Result<Sample> warmUp = run(row); !warmUp)
+          return warmUp.takeError();
+    return {};
+  }
+
+  Result<Sample> run(const Row &row) override {
+    bool decode = row.kind == RowKind::decode;
+    LoadedModel::Run &chosen = decode ? decodes : prefills;
+    // The tokens of a prompt before the step are those that prepare() stored,
+    // however many more there were.
+    int64_t begin = decode ? row.tokens : 0;
+    int64_t end = decode ? row.tokens + 1 : row.tokens;
+    if (Result<void> ok = chosen.cache->truncate(0, begin); !ok)
+      return ok.takeError();
+    Result<void> result;
+    PeakProbe::Timing timing =
+        probe.time(peak(row), [&] { result = append(chosen, begin, end); });
+    if (!result)
+      return result.takeError();
+    double work = decode ? bytesOfStep(end) : double(chosen.session->flops());
+    return Sample{timing.seconds, work, timing.peak, timing.cpuShare};
+  }
+
+private:
+  Result<void> open(LoadedModel::Run &run, int64_t capacity) {
+    Result<LoadedModel::Run> made = model->makeRun(capacity);
+    if (!made)
+      return made.takeError();
+    run = std::move(*made);
+    return {};
+  }
+
+  Result<void> append(LoadedModel::Run &run, int64_t begin, int64_t end) {
+    int32_t cuSeqlens[] = {0, static_cast<int32_t>(end - begin)}, sequence = 0;
+    return run.session->run(prompt.data() + begin, cuSeqlens, &sequence, 1,
+                            false, logits.data());
+  }
+
+  /// What a step must read: every resident weight once (of the embedding and
+  /// of the table of angles one row), and the keys and values of `length`
+  /// tokens.
+  double bytesOfStep(int64_t length) const {
+    const module::Module &file = model->file();
+    std::map<uint32_t, bool> read; // weight: whether a layer or the head reads
+    double bytes = 0;
+    for (uint32_t i = 0; i < file.launches()->size(); ++i)
+      for (const module::Arg *arg : *file.launches()->Get(i)->args())
+        if (arg->kind() == module::ArgKind::weight)
+          read[arg->index()] |= model->launchName(i) != "embed";
+    for (auto [index, whole] : read) {
+      const module::Weight &weight = *file.weights()->Get(index);
+      bool rowOnly = !whole || weight.source_type() ==
+                                   module::WeightSource::RopeTableSource;
+      double size = weight.dtype() == module::DType::f32 ? 4 : 2;
+      for (int64_t extent : *weight.shape())
+        size *= double(extent);
+      bytes += rowOnly ? size / double(weight.shape()->Get(0)) : size;
+    }
+    const module::KVCacheSpec &kv = *file.kv_cache();
+    double element = kv.dtype() == module::DType::f32 ? 4 : 2;
+    return bytes + double(length) * file.num_layers() * kv.num_kv_heads() *
+                       (kv.head_dim_qk() + kv.head_dim_v()) * element;
+  }
+
+  PeakProbe &probe;
+  std::unique_ptr<LoadedModel> model;
+  Peak arithmetic;
+  LoadedModel::Run prefills, decodes;
+  std::vector<int32_t> prompt;
+  std::vector<float> logits;
+};
+
+} // namespace
+
+Result<std::unique_ptr<Group>>
+prefill::bench::createModelGroup(const std::vector<Row> &rows,
+                                 ModuleStore &store, PeakProbe &probe) {
+  const Row &first = rows.front();
+  const ModelShape &shape = *first.shape;
+  Result<std::string> path =
+      store.get({&shape, shape.layers, shape.vocab, first.dtype, first.layout,
+                 shape.maxSeq});
+  if (!path)
+    return path.takeError();
+  auto model = LoadedModel::load(*path, first.isa, probe.threads());
+  if (!model)
+    return model.takeError();
+  Peak peak = arithmeticPeak(first.dtype, (*model)->variant());
+  auto group = std::make_unique<ModelGroup>(probe, std::move(*model), peak);
+  if (Result<void> ok = group->prepare(rows); !ok)
+    return ok.takeError();
+  return std::unique_ptr<Group>(std::move(group));
+}

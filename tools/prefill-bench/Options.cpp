@@ -1,0 +1,196 @@
+#include "Options.h"
+#include "ModuleStore.h"
+#include "core/ThreadPool.h"
+#include "prefill/checkpoint/Quote.h"
+
+#include <charconv>
+#include <functional>
+#include <vector>
+
+using namespace prefill::bench;
+using prefill::rt::Error;
+using prefill::rt::ErrorCode;
+using prefill::rt::quote;
+
+namespace {
+
+Error usageError(const std::string &message) {
+  return Error{ErrorCode::invalidArgument, message};
+}
+
+enum class Value {
+  none,
+  required,
+  afterEquals, ///< may be left out; only `--option=value` gives one
+};
+
+struct OptionRow {
+  const char *name;
+  Value value;
+  /// Gets "" where there is no value.
+  std::function<Result<void>(Options &, const std::string &)> apply;
+};
+
+OptionRow flag(const char *name, bool Options::*field) {
+  return {name, Value::none,
+          [=](Options &options, const std::string &) -> Result<void> {
+            options.*field = true;
+            return {};
+          }};
+}
+
+template <typename Field>
+OptionRow textOption(const char *name, Field Options::*field,
+                     const char *expected) {
+  return {name, Value::required,
+          [=](Options &options, const std::string &value) -> Result<void> {
+            if (value.empty())
+              return usageError(std::string(name) + " is '', expected " +
+                                expected);
+            options.*field = value;
+            return {};
+          }};
+}
+
+OptionRow integerOption(const char *name, int Options::*field, int low,
+                        int high, const char *what) {
+  return {name, Value::required,
+          [=](Options &options, const std::string &value) -> Result<void> {
+            int number = 0;
+            auto [end, error] = std::from_chars(
+                value.data(), value.data() + value.size(), number);
+            if (error != std::errc() || end != value.data() + value.size() ||
+                number < low || number > high)
+              return usageError(std::string(name) + " is " + quote(value) +
+                                ", expected an integer from " +
+                                std::to_string(low) + " to " +
+                                std::to_string(high) + what);
+            options.*field = number;
+            return {};
+          }};
+}
+
+const std::vector<OptionRow> &optionTable() {
+  static const std::vector<OptionRow> table = {
+      textOption("--filter", &Options::filter,
+                 "a regular expression over the names of rows"),
+      integerOption("--threads", &Options::threads, 1,
+                    prefill::rt::ThreadPool::availableProcessors(),
+                    ", the processors that this process may use"),
+      integerOption("--rounds", &Options::rounds, 1, 10000, ""),
+      textOption("--json", &Options::json, "the name of a file"),
+      textOption("--device", &Options::device, "cpu"),
+      flag("--tune", &Options::tune),
+      {"--tune-threshold", Value::afterEquals,
+       [](Options &options, const std::string &value) -> Result<void> {
+         if (value.empty())
+           return {};
+         double percent = 0;
+         auto [end, error] = std::from_chars(
+             value.data(), value.data() + value.size(), percent);
+         if (error != std::errc() || end != value.data() + value.size() ||
+             !(percent >= 0 && percent <= 100))
+           return usageError("--tune-threshold is " + quote(value) +
+                             ", expected per cent from 0 to 100");
+         options.tuneThreshold = percent;
+         return {};
+       }},
+      flag("--measure-machine", &Options::measureMachine),
+      textOption("--bin", &Options::binaries, "a directory"),
+      textOption("--modules", &Options::modules, "a directory"),
+      flag("--list", &Options::list),
+      flag("--help", &Options::help),
+      flag("--version", &Options::version),
+  };
+  return table;
+}
+
+std::string validOptions() {
+  std::string list;
+  for (const OptionRow &row : optionTable())
+    list += (list.empty() ? "" : ", ") + std::string(row.name);
+  return list;
+}
+
+Result<void> checkCombination(const Options &options) {
+  if (options.tune && options.measureMachine)
+    return usageError("both --tune and --measure-machine are given, expected "
+                      "one");
+  if (options.filter && (options.tune || options.measureMachine))
+    return usageError(std::string("--filter chooses rows, and ") +
+                      (options.tune ? "--tune" : "--measure-machine") +
+                      " runs none, expected one of them");
+  return {};
+}
+
+} // namespace
+
+std::string prefill::bench::usage() {
+  return R"(usage: prefill-bench [options]
+
+Times kernels and whole models beside what the machine can do at best, and prints how near they come.
+
+rows
+  --filter=REGEX        rows whose name the expression (ECMAScript) finds a match in; without it all but the slow ones
+  --list                print the names, with what is left out without a filter, and end
+  --threads=N           threads of the kernels and of the probe (default 1). None is pinned: the process's affinity
+                        holds, so use taskset to choose processors
+  --rounds=N            timed runs of each row (default 9)
+  --json=FILE           write the rows as a JSON list as well
+  --device=cpu          the only device of this build
+machine
+  --measure-machine     peak FLOP/s for each instruction set and number of threads, bandwidth of memory and caches, as
+                        JSON to standard output or to --json=FILE
+  --tune                try block sizes on this machine; keep the best when it beats the table's by the threshold
+  --tune-threshold[=P]  per cent (default 2)
+modules
+  --bin=DIR             where prefill-translate and prefill-opt lie (default: beside this program)
+  --modules=DIR         where compiled modules are kept and found (default: $XDG_CACHE_HOME/prefill/bench-modules);
+                        one that is there is used unless prefill-opt is newer
+  --help, --version
+
+ratio   median over the rounds of (work a second / peak). The peak is the larger of two probes, right before and right
+        after each timed run, on as many threads: a loop over registers of vdpbf16ps (bf16 with AVX-512-BF16) or
+        vfmadd231ps; for decode/ rows a streaming read of a buffer eight times the last cache.
+spread  (75th - 25th percentile) / median of these ratios.
+oneDNN  our ratio over that of oneDNN's plain matmul (no epilogue) of the same size, run right after, median.
+Rows of one module are interleaved: a round runs each once.
+)";
+}
+
+Result<Options> prefill::bench::parseOptions(int argc, char **argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    std::string argument = argv[i];
+    size_t equals = argument.find('=');
+    std::string name = argument.substr(0, equals);
+    const OptionRow *found = nullptr;
+    for (const OptionRow &row : optionTable())
+      if (name == row.name)
+        found = &row;
+    if (!found)
+      return usageError("unknown option " + quote(argument) +
+                        ", expected one of " + validOptions());
+    std::string value;
+    if (equals != std::string::npos) {
+      if (found->value == Value::none)
+        return usageError(name + " takes no value, found " + quote(argument));
+      value = argument.substr(equals + 1);
+      if (found->value == Value::afterEquals && value.empty())
+        return usageError(name + " is '', expected a number after the '='");
+    } else if (found->value == Value::required) {
+      if (i + 1 == argc)
+        return usageError(name + " needs a value");
+      value = argv[++i];
+    }
+    if (Result<void> ok = found->apply(options, value); !ok)
+      return ok.takeError();
+  }
+  if (options.help || options.version)
+    return options;
+  if (Result<void> ok = checkCombination(options); !ok)
+    return ok.takeError();
+  if (options.binaries.empty())
+    options.binaries = executableDirectory();
+  return options;
+}

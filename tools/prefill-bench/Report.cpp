@@ -1,0 +1,146 @@
+#include "Report.h"
+#include "Machine.h"
+#include "MatmulPeer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+using namespace prefill::bench;
+
+namespace {
+
+template <typename Function>
+std::vector<double> map(const std::vector<Sample> &samples, Function function) {
+  std::vector<double> values;
+  for (const Sample &sample : samples)
+    values.push_back(function(sample));
+  return values;
+}
+
+bool isBandwidth(const Series &series) {
+  return series.peak == Peak::readBandwidth;
+}
+
+/// Ours over the peer's, each against its own probes.
+std::optional<Summary> againstPeer(const Series &series) {
+  if (!series.samples.front().peerSeconds)
+    return std::nullopt;
+  return summarize(map(series.samples, [](const Sample &sample) {
+    return sample.ratio() / sample.peerRatio();
+  }));
+}
+
+double medianSeconds(const Series &series) {
+  return summarize(
+             map(series.samples, [](const Sample &s) { return s.seconds; }))
+      .median;
+}
+
+/// 10^9 FLOPs or bytes a second.
+double medianRate(const Series &series) {
+  return summarize(
+             map(series.samples,
+                 [](const Sample &s) { return s.work / s.seconds / 1e9; }))
+      .median;
+}
+
+double medianPeak(const Series &series) {
+  return summarize(
+             map(series.samples, [](const Sample &s) { return s.peak / 1e9; }))
+      .median;
+}
+
+Summary ratioOf(const Series &series) {
+  return summarize(
+      map(series.samples, [](const Sample &s) { return s.ratio(); }));
+}
+
+/// As many digits as mean something.
+double rounded(double value, int digits) {
+  if (value == 0 || !std::isfinite(value))
+    return value;
+  double scale =
+      std::pow(10, digits - 1 - std::floor(std::log10(std::fabs(value))));
+  return std::round(value * scale) / scale;
+}
+
+} // namespace
+
+double prefill::bench::quantile(std::vector<double> values, double fraction) {
+  std::sort(values.begin(), values.end());
+  double at = fraction * double(values.size() - 1);
+  size_t below = static_cast<size_t>(at);
+  size_t above = std::min(below + 1, values.size() - 1);
+  return values[below] + (at - double(below)) * (values[above] - values[below]);
+}
+
+Summary prefill::bench::summarize(const std::vector<double> &values) {
+  double median = quantile(values, 0.5);
+  return {median, (quantile(values, 0.75) - quantile(values, 0.25)) / median};
+}
+
+std::string prefill::bench::tableHead() {
+  char line[200];
+  std::snprintf(line, sizeof line, "%-44s %6s %7s %10s %11s %8s %7s\n", "row",
+                "ratio", "spread", "G/s", "ms", "oneDNN", "rounds");
+  return line;
+}
+
+std::string prefill::bench::tableLine(const Series &series) {
+  Summary ratio = ratioOf(series);
+  char peer[32] = "", line[300];
+  if (std::optional<Summary> against = againstPeer(series))
+    std::snprintf(peer, sizeof peer, "%.3fx", against->median);
+  std::snprintf(line, sizeof line,
+                "%-44s %6.3f %6.1f%% %6.1f %-3s %11.3f %8s %7zu\n",
+                series.row.name.c_str(), ratio.median, 100 * ratio.spread,
+                medianRate(series), isBandwidth(series) ? "B" : "FL",
+                1e3 * medianSeconds(series), peer, series.samples.size());
+  return line;
+}
+
+std::string prefill::bench::toJson(const std::vector<Series> &all,
+                                   int threads) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const Series &series : all) {
+    Summary ratio = ratioOf(series);
+    nlohmann::ordered_json row;
+    row["name"] = series.row.name;
+    row["ratio"] = rounded(ratio.median, 5);
+    row["spread"] = rounded(ratio.spread, 3);
+    row["rounds"] = series.samples.size();
+    row["threads"] = threads;
+    row["seconds"] = rounded(medianSeconds(series), 6);
+    const char *rate = isBandwidth(series) ? "gbytes_per_s" : "gflops";
+    row[rate] = rounded(medianRate(series), 5);
+    row["probe"] = stringify(series.peak);
+    row[std::string("probe_") + rate] = rounded(medianPeak(series), 5);
+    row[isBandwidth(series) ? "bytes" : "flops"] = series.samples.front().work;
+    row["cpu_share"] =
+        rounded(summarize(map(series.samples,
+                              [](const Sample &s) { return s.cpuShare; }))
+                    .median,
+                4);
+    row["dtype"] = series.row.dtype;
+    row["isa"] = series.variant;
+    row["kv_layout"] = series.row.layout;
+    if (series.row.peer) {
+      if (std::optional<Summary> against = againstPeer(series)) {
+        row["onednn_ratio"] = rounded(against->median, 5);
+        row["onednn_spread"] = rounded(against->spread, 3);
+        row["onednn_version"] = MatmulPeer::version();
+      } else {
+        row["onednn_ratio"] = nullptr;
+        row["onednn_missing"] = series.peerNote;
+      }
+    }
+    row["ratios"] = map(series.samples, [](const Sample &sample) {
+      return rounded(sample.ratio(), 5);
+    });
+    row["cpu"] = cpuName();
+    rows.push_back(std::move(row));
+  }
+  return rows.dump(1) + "\n";
+}

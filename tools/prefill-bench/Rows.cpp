@@ -1,0 +1,119 @@
+#include "Rows.h"
+
+using namespace prefill::bench;
+
+namespace {
+
+constexpr const char *defaultLayout = "contiguous";
+
+class Catalogue {
+public:
+  std::vector<Row> rows;
+
+  void addGemms(const std::string &family, const ModelShape &shape,
+                const std::string &dtype, int64_t m, const std::string &isa,
+                bool onlyWhenNamed) {
+    for (const Projection &projection : projections(shape)) {
+      Row row;
+      row.name = family + "/" + dtype + "/" + std::to_string(m) + "x" +
+                 std::to_string(projection.n) + "x" +
+                 std::to_string(projection.k);
+      row.kind = RowKind::gemm;
+      row.shape = &shape;
+      row.dtype = dtype;
+      row.isa = isa;
+      row.layout = defaultLayout;
+      row.tokens = m;
+      row.projection = projection;
+      row.onlyWhenNamed = onlyWhenNamed;
+      row.peer = isa.empty();
+      rows.push_back(row);
+    }
+  }
+
+  void add(RowKind kind, const std::string &name, const ModelShape &shape,
+           const std::string &dtype, int64_t tokens, bool onlyWhenNamed,
+           const std::string &layout = defaultLayout) {
+    Row row;
+    row.name = name;
+    row.kind = kind;
+    row.shape = &shape;
+    row.dtype = dtype;
+    row.layout = layout;
+    row.tokens = tokens;
+    row.onlyWhenNamed = onlyWhenNamed;
+    rows.push_back(row);
+  }
+};
+
+void addGemms(Catalogue &catalogue) {
+  for (const char *dtype : {"bf16", "f32"})
+    for (const ModelShape *shape : {&llama32_1b, &llama3_8b}) {
+      for (int64_t m : {512, 2048})
+        catalogue.addGemms("gemm", *shape, dtype, m, "", false);
+      for (int64_t m : {37, 130})
+        catalogue.addGemms("gemm-small", *shape, dtype, m, "", false);
+    }
+  for (const char *isa : {"avx512", "avx2"})
+    for (const ModelShape *shape : {&llama32_1b, &llama3_8b})
+      for (int64_t m : {512, 2048})
+        catalogue.addGemms(std::string("gemm-") + isa, *shape, "bf16", m, isa,
+                           m > 512);
+  // A model that loads in a moment; the tests of this tool run it.
+  for (const char *dtype : {"bf16", "f32"})
+    for (int64_t m : {37, 512})
+      catalogue.addGemms("gemm-qwen2.5-0.5b", qwen25_05b, dtype, m, "", true);
+}
+
+void addAttention(Catalogue &catalogue) {
+  for (const char *dtype : {"bf16", "f32"})
+    for (const ModelShape *shape : {&llama32_1b, &llama3_8b})
+      for (int64_t tokens : {2048, 8192}) {
+        std::string name = std::string("attention/") + dtype + "/d" +
+                           std::to_string(shape->headDim) + "/s" +
+                           std::to_string(tokens);
+        bool slow = tokens > 2048 && std::string(dtype) == "f32";
+        catalogue.add(RowKind::attention, name, *shape, dtype, tokens, slow);
+      }
+}
+
+void addModels(Catalogue &catalogue) {
+  for (int64_t tokens : {128, 512, 1024, 2048, 4096, 8192, 16384})
+    catalogue.add(RowKind::model,
+                  "model/llama-3.2-1b/bf16/s" + std::to_string(tokens),
+                  llama32_1b, "bf16", tokens, tokens > 512);
+  for (int64_t tokens : {512, 2048})
+    catalogue.add(RowKind::decode,
+                  "decode/llama-3.2-1b/bf16/s" + std::to_string(tokens),
+                  llama32_1b, "bf16", tokens, tokens > 512);
+  for (auto [kind, prefix] : {std::pair{RowKind::model, "model/"},
+                              std::pair{RowKind::decode, "decode/"}})
+    catalogue.add(kind, std::string(prefix) + "qwen2.5-0.5b/bf16/s128",
+                  qwen25_05b, "bf16", 128, true);
+}
+
+} // namespace
+
+double Row::flops() const {
+  double m = double(tokens);
+  if (kind == RowKind::gemm)
+    return 2 * m * double(projection.n) * double(projection.k);
+  // Both products over the causal half, the diagonal included.
+  return 2 * double(shape->headDim) * double(shape->qHeads) * m * (m + 1);
+}
+
+std::string Row::group() const {
+  const char *what = kind == RowKind::gemm        ? "gemm"
+                     : kind == RowKind::attention ? "attention"
+                                                  : "model";
+  return std::string(what) + "/" + shape->name + "/" + dtype + "/" + layout +
+         (isa.empty() ? "" : "/" + isa);
+}
+
+std::vector<Row> prefill::bench::allRows() {
+  Catalogue catalogue;
+  addGemms(catalogue);
+  addAttention(catalogue);
+  addModels(catalogue);
+  return std::move(catalogue.rows);
+}

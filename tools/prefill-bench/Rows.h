@@ -1,0 +1,43 @@
+// The rows that this tool can measure.
+#ifndef PREFILL_TOOLS_PREFILLBENCH_ROWS_H
+#define PREFILL_TOOLS_PREFILLBENCH_ROWS_H
+
+#include "ModelShapes.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace prefill::bench {
+
+enum class RowKind {
+  gemm,      ///< one fused projection inside a model of few layers
+  attention, ///< one attention inside a model of one layer
+  model,     ///< prefill of a whole model, the logits of the last row included
+  decode,    ///< one step with M = 1 after a prompt
+};
+
+struct Row {
+  std::string name;
+  RowKind kind;
+  const ModelShape *shape;
+  std::string dtype;
+  std::string isa;            ///< forced; empty: the best that the host runs
+  std::string layout;         ///< of the KV cache
+  int64_t tokens = 0;         ///< M of a GEMM, the length of a prompt
+  Projection projection = {}; ///< of a GEMM
+  bool onlyWhenNamed = false; ///< left out when there is no --filter
+  bool peer = false;          ///< oneDNN's matmul runs beside it
+
+  /// FLOPs of a gemm or attention row; other kinds count elsewhere.
+  double flops() const;
+  /// Rows of one group share a module and weights and are interleaved.
+  std::string group() const;
+};
+
+/// Rows that would take long are onlyWhenNamed. Names are unique.
+std::vector<Row> allRows();
+
+} // namespace prefill::bench
+
+#endif // PREFILL_TOOLS_PREFILLBENCH_ROWS_H

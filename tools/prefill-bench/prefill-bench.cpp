@@ -1,0 +1,160 @@
+// prefill-bench: how near kernels and whole models come to the machine's peak.
+// See --help.
+#include "Measure.h"
+#include "MeasureMachine.h"
+#include "ModuleStore.h"
+#include "Options.h"
+#include "Report.h"
+#include "Rows.h"
+#include "core/Device.h"
+#include "prefill/checkpoint/Quote.h"
+
+#include "../prefill-run/OutputFile.h"
+#include "../prefill-run/StandardStreams.h"
+
+#include <benchmark/benchmark.h>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <optional>
+#include <regex>
+
+using namespace prefill::bench;
+using prefill::rt::Error;
+using prefill::rt::ErrorCode;
+using prefill::rt::quote;
+using prefill::run::OutputFile;
+using prefill::run::print;
+
+namespace {
+
+Result<std::vector<Row>> chooseRows(const std::optional<std::string> &filter) {
+  std::vector<Row> chosen;
+  std::regex expression;
+  try {
+    expression = std::regex(filter.value_or(""));
+  } catch (const std::regex_error &error) {
+    return Error{
+        ErrorCode::invalidArgument,
+        "--filter is " + quote(*filter) +
+            ", expected a regular expression (ECMAScript): " + error.what()};
+  }
+  for (Row &row : allRows())
+    if (filter ? std::regex_search(row.name, expression) : !row.onlyWhenNamed)
+      chosen.push_back(std::move(row));
+  if (chosen.empty())
+    return Error{ErrorCode::invalidArgument,
+                 "--filter is " + quote(*filter) +
+                     ", and no row's name matches, expected one that matches "
+                     "a name of prefill-bench --list"};
+  return chosen;
+}
+
+Result<void> list(const std::vector<Row> &rows) {
+  std::string text;
+  for (const Row &row : rows)
+    text += row.name +
+            (row.onlyWhenNamed ? "   (only when a filter names it)\n" : "\n");
+  return print(text);
+}
+
+/// The device must be one that this build has.
+Result<void> checkDevice(const std::string &name) {
+  if (name == "cpu")
+    return {};
+  if (name.starts_with("cpu:"))
+    return Error{ErrorCode::invalidArgument,
+                 "--device is " + quote(name) +
+                     ", expected cpu: rows like gemm-avx2/ force an "
+                     "instruction set"};
+  auto device = prefill::rt::Device::create(name, 1);
+  if (!device)
+    return device.takeError();
+  return Error{ErrorCode::unsupported,
+               "--device is " + quote(name) + ", expected cpu"};
+}
+
+Result<void> finish(std::optional<OutputFile> &file, const std::string &text) {
+  if (!file)
+    return {};
+  if (Result<void> ok = file->write(text); !ok)
+    return ok;
+  return file->commit();
+}
+
+Result<void> execute(const Options &options) {
+  if (Result<void> ok = checkDevice(options.device); !ok)
+    return ok;
+  std::vector<Row> rows;
+  if (!options.tune && !options.measureMachine) {
+    Result<std::vector<Row>> chosen = chooseRows(
+        options.list && !options.filter ? std::optional<std::string>(".")
+                                        : options.filter);
+    if (!chosen)
+      return chosen.takeError();
+    rows = std::move(*chosen);
+    if (options.list)
+      return list(rows);
+  }
+  // Opened first: a long run does not end with a file that cannot be written.
+  std::optional<OutputFile> file;
+  if (options.json) {
+    Result<OutputFile> created = OutputFile::create(*options.json);
+    if (!created)
+      return created.takeError();
+    file.emplace(std::move(*created));
+  }
+  if (options.tune)
+    return Error{ErrorCode::unsupported,
+                 "--tune needs prefill-opt --tuning, which this build has not"};
+  if (options.measureMachine) {
+    std::string text = machineToJson(measureMachine(options.threads));
+    return file ? finish(file, text) : print(text);
+  }
+  Result<ModuleStore> store =
+      ModuleStore::open(options.binaries, options.modules);
+  if (!store)
+    return store.takeError();
+  if (Result<void> ok = print(tableHead()); !ok)
+    return ok;
+  PeakProbe probe(options.threads);
+  Result<void> printed;
+  auto all =
+      measure(rows, options.rounds, *store, probe, [&](const Series &series) {
+        if (printed)
+          printed = print(tableLine(series));
+      });
+  if (!all)
+    return all.takeError();
+  if (!printed)
+    return printed;
+  return finish(file, toJson(*all, options.threads));
+}
+
+int fail(const Error &error) {
+  std::fprintf(stderr, "error: %s\n", error.message.c_str());
+  return 1;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  prefill::run::prepareStandardStreams();
+  try {
+    Result<Options> options = parseOptions(argc, argv);
+    if (!options)
+      return fail(options.error());
+    // Google Benchmark's own flags are not ours: it gets none.
+    int noArguments = 1;
+    benchmark::Initialize(&noArguments, argv);
+    Result<void> ok = options->help ? print(usage())
+                      : options->version
+                          ? print("prefill-bench " PREFILL_VERSION "\n")
+                          : execute(*options);
+    return ok ? 0 : fail(ok.error());
+  } catch (const std::bad_alloc &) {
+    return fail({ErrorCode::outOfMemory, "out of memory"});
+  } catch (const std::exception &error) {
+    return fail({ErrorCode::io, error.what()});
+  }
+}
