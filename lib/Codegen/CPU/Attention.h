@@ -39,24 +39,26 @@ struct AttentionKernelShape {
   int64_t depth() const { return llvm::alignTo(headDimQk, kPackSize()); }
   /// Columns of an accumulator row, zero-padded.
   int64_t columns() const { return llvm::alignTo(headDimV, kPanelN); }
+  /// Of the panel of 32 keys.
   int64_t keyPanelElements() const { return depth() * kPanelN; }
-  int64_t valuePanelElements() const { return blockKv * kPanelN; }
+  int64_t valuePanelElements() const { return columns() * kPanelN; }
 };
 
 /// Scratch of a thread. Sizes do not depend on the variant.
 struct AttentionScratch {
-  Value query;             // T [block_q * group, depth]
-  Value keys;              // T [block_kv / 32, depth / k_pack, 32, k_pack]
-  Value values;            // T [columns / 32, block_kv / k_pack, 32, k_pack]
-  Value accumulator;       // f32 [block_q * group, columns]
-  Value rowMax, rowSum;    // f32 [block_q * group]
+  Value query;       // T [block_q * group, depth]
+  Value keys;        // T [block_kv / 32, depth / k_pack, 32, k_pack]
+  Value values;      // T [block_kv / 32, columns / 32, 32 / k_pack, 32, k_pack]
+  Value accumulator; // f32 [block_q * group, columns]
+  Value rowMax;      // f32 [block_q * group]
+  Value rowSum;      // f32 [block_q * group, 16]: a sum for each lane
   Value firstKey, numKeys; // i32 [block_q * group]: keys that a row sees
   Value keyOffsets;        // i64 [block_kv]: element offset of each key's head
   // Of one microkernel's rows:
   Value scores;        // f32 [8, block_kv]
   Value probabilities; // T [8, block_kv]; the scores' own place for f32
-  Value tileMax;       // f32 [8, 16]: largest score by lane
-  Value rescale;       // f32 [8, 16]: factor of accumulator and sum, in lanes
+  Value shift;         // f32 [8]: row_max, 0 for a row without a key so far
+  Value rescale;       // f32 [8]: factor of accumulator and sum
 
   static AttentionScratch allocate(KernelBuilder &b, KernelABI &abi,
                                    const AttentionKernelShape &shape);
@@ -97,12 +99,10 @@ Value loadPadded(KernelBuilder &b, Value memref, Value offset, int64_t count,
                  int64_t width);
 /// The larger of two vectors or scalars; the second where they do not compare.
 Value maximum(KernelBuilder &b, Value lhs, Value rhs);
-/// Lanes combined pairwise, in an order that depends on the lane count alone.
-Value reduceLanes(KernelBuilder &b, Value vector,
-                  llvm::function_ref<Value(Value, Value)> combine);
-/// 2^x for x <= 0: exactly 1 for 0 and exactly 0 below -126, so that
-/// a masked key, -inf, has no weight. Relative error below 2e-7.
-Value emitExp2(KernelBuilder &b, Value x);
+/// Lane r of the result, of as many lanes as there are rows: all lanes of
+/// rows[r] combined, pairwise. At most as many rows as a row has lanes.
+Value reduceRows(KernelBuilder &b, ValueRange rows,
+                 llvm::function_ref<Value(Value, Value)> combine);
 /// `rows[i][j]` becomes result[j][i] for n vectors of n 4-byte lanes.
 SmallVector<Value> transposeLanes(KernelBuilder &b, ValueRange rows);
 

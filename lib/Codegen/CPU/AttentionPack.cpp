@@ -93,7 +93,8 @@ private:
     SmallVector<Value> offsets;
     for (int64_t i = 0; i < pack; ++i)
       offsets.push_back(keyOffset(b.add(key, i)));
-    Value target = b.mul(key, kPanelN);
+    Value target = b.add(b.mul(panel, shape.valuePanelElements()),
+                         b.mul(step, pack * kPanelN));
     int64_t whole = shape.headDimV / kPanelN;
     b.forLoop(b.index(0), b.index(whole), 1, [&](Value column) {
       emitValuePanel(offsets, target, column, kPanelN);
@@ -105,7 +106,7 @@ private:
 
   void emitValuePanel(ArrayRef<Value> offsets, Value target, Value column,
                       int64_t columns) {
-    Value at = b.add(target, b.mul(column, shape.valuePanelElements()));
+    Value at = b.add(target, b.mul(column, kPanelN * kPanelN));
     Value channel = b.mul(column, kPanelN);
     for (int64_t part = 0; part < kPanelN; part += lanes) {
       int64_t count = std::clamp<int64_t>(columns - part, 0, lanes);

@@ -1,8 +1,11 @@
-//===- AttentionTile.cpp - online softmax over one packed KV block --------===//
+//===- AttentionTile.cpp - online softmax over one KV block ---------------===//
 //
 // For every few rows: S = Q K^T by the microkernel into scratch that stays in
-// the first-level cache, the new row maximum, P = exp2(S - row_max), then
-// O = O * exp2(old_max - new_max) + P V by the microkernel.
+// the first-level cache, with the rows' maxima taken from the accumulators;
+// P = exp2(S - row_max) and its row sum in one pass; then
+// O = O * exp2(old_max - new_max) + P V by the microkernel, whose accumulators
+// start at the rescaled O. What is one number for a row is computed for all
+// rows of the microkernel in one vector.
 //
 // bf16: P is rounded before the product, and row_sum adds up the rounded
 // values. The weights of a row then sum to exactly 1 and rounding moves the
@@ -14,16 +17,16 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "prefill/Analysis/IndexArithmetic.h"
+#include "prefill/Codegen/CPU/AttentionTileTable.h"
 #include "prefill/Codegen/CPU/Microkernel.h"
 #include "prefill/Codegen/CPU/VectorMath.h"
 
 using namespace mlir;
 using namespace mlir::prefill;
 
-/// Rows of the largest microkernel and lanes of the widest vector of any
-/// variant: scratch has one size for all.
-static constexpr int64_t kMaxMicroRows = 8;
+/// Lanes of the widest vector of any variant: scratch has one size for all.
 static constexpr int64_t kMaxLanes = 16;
 
 AttentionScratch AttentionScratch::allocate(KernelBuilder &b, KernelABI &abi,
@@ -38,17 +41,17 @@ AttentionScratch AttentionScratch::allocate(KernelBuilder &b, KernelABI &abi,
   scratch.values = make(shape.elementType, shape.blockKv * shape.columns());
   scratch.accumulator = make(f32, shape.rows() * shape.columns());
   scratch.rowMax = make(f32, shape.rows());
-  scratch.rowSum = make(f32, shape.rows());
+  scratch.rowSum = make(f32, shape.rows() * kMaxLanes);
   scratch.firstKey = make(i32, shape.rows());
   scratch.numKeys = make(i32, shape.rows());
   scratch.keyOffsets = make(b.getI64Type(), shape.blockKv);
-  scratch.scores = make(f32, kMaxMicroRows * shape.blockKv);
+  scratch.scores = make(f32, kAttentionMicroRows * shape.blockKv);
   scratch.probabilities =
       shape.elementType.isF32()
           ? scratch.scores
-          : make(shape.elementType, kMaxMicroRows * shape.blockKv);
-  scratch.tileMax = make(f32, kMaxMicroRows * kMaxLanes);
-  scratch.rescale = make(f32, kMaxMicroRows * kMaxLanes);
+          : make(shape.elementType, kAttentionMicroRows * shape.blockKv);
+  scratch.shift = make(f32, kAttentionMicroRows);
+  scratch.rescale = make(f32, kAttentionMicroRows);
   return scratch;
 }
 
@@ -97,6 +100,12 @@ public:
     };
     firstPanel = b.divide(clamp(begin), kPanelN);
     endPanel = b.ceilDivide(clamp(end), kPanelN);
+    Value lastBegin = b.sub(loadKey(scratch.firstKey, lastRow), block.firstKey);
+    Value firstEnd = b.sub(b.add(loadKey(scratch.firstKey, firstRow),
+                                 loadKey(scratch.numKeys, firstRow)),
+                           block.firstKey);
+    fullBegin = b.ceilDivide(clamp(lastBegin), kPanelN);
+    fullEnd = b.divide(clamp(firstEnd), kPanelN);
     b.ifThen(b.compare(arith::CmpIPredicate::slt, firstPanel, endPanel),
              [&] { emitProducts(); });
   }
@@ -107,21 +116,23 @@ private:
   }
 
   void emitProducts() {
-    emitScores();
+    SmallVector<Value> largest = emitScores();
+    emitRowState(largest);
     b.forLoop(b.index(0), b.index(count), 1,
               [&](Value row) { emitProbabilities(row); });
     emitAccumulators();
   }
 
-  /// Columns that one microkernel covers: few rows take the whole panel, to
-  /// have enough accumulators in flight.
+  /// Columns that one microkernel covers. A single row takes the whole panel,
+  /// to have enough accumulators in flight.
   int64_t microColumns() const {
-    return count == 1 ? kPanelN : isa.microColumns;
+    return count == 1 ? kPanelN : std::min(2 * lanes, kPanelN);
   }
 
-  void emitScores() {
+  /// Stores the scores of all panels; returns the largest of each row by lane.
+  SmallVector<Value> emitScores() {
     SmallVector<Value> largest(count, b.splatF32(kNegativeInfinity, lanes));
-    largest = b.forLoop(
+    return b.forLoop(
         firstPanel, endPanel, 1, largest,
         [&](Value panel, ValueRange largest) -> SmallVector<Value> {
           SmallVector<Value> next(largest);
@@ -129,8 +140,6 @@ private:
             emitScorePart(panel, part, next);
           return next;
         });
-    for (int64_t r = 0; r < count; ++r)
-      storeVector(b, largest[r], scratch.tileMax, b.index(r * kMaxLanes));
   }
 
   void emitScorePart(Value panel, int64_t part, SmallVector<Value> &largest) {
@@ -147,19 +156,44 @@ private:
     operands.bStepStride = kPanelN * shape.kPackSize();
     operands.steps = b.index(shape.depth() / shape.kPackSize());
     SmallVector<Value> scores = emitMicrokernel(b, isa, operands);
+    if (shape.scoreScale != 1.0)
+      for (Value &score : scores)
+        score = arith::MulFOp::create(b, score,
+                                      b.splatF32(shape.scoreScale, lanes));
     Value column = b.add(b.mul(panel, kPanelN), part);
+    if (mask == BlockMask::Edge)
+      scores = maskScores(panel, column, scores);
     for (int64_t r = 0; r < count; ++r)
       for (int64_t v = 0; v < vectors; ++v) {
         Value score = scores[r * vectors + v];
-        if (shape.scoreScale != 1.0)
-          score = arith::MulFOp::create(b, score,
-                                        b.splatF32(shape.scoreScale, lanes));
-        if (mask == BlockMask::Edge)
-          score = emitMask(score, b.add(firstRow, r), b.add(column, v * lanes));
         storeVector(b, score, scratch.scores,
                     b.add(column, r * shape.blockKv + v * lanes));
         largest[r] = maximum(b, score, largest[r]);
       }
+  }
+
+  /// The scores with -inf where a row does not see the key. Panels that all
+  /// rows see pass as they are.
+  SmallVector<Value> maskScores(Value panel, Value column,
+                                ArrayRef<Value> scores) {
+    int64_t vectors = scores.size() / count;
+    Value isFull = arith::AndIOp::create(
+        b, b.compare(arith::CmpIPredicate::sge, panel, fullBegin),
+        b.compare(arith::CmpIPredicate::slt, panel, fullEnd));
+    auto branch =
+        scf::IfOp::create(b, ValueRange(scores).getTypes(), isFull,
+                          /*addThenBlock=*/true, /*addElseBlock=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToEnd(branch.thenBlock());
+    scf::YieldOp::create(b, scores);
+    b.setInsertionPointToEnd(branch.elseBlock());
+    SmallVector<Value> masked;
+    for (int64_t r = 0; r < count; ++r)
+      for (int64_t v = 0; v < vectors; ++v)
+        masked.push_back(emitMask(scores[r * vectors + v], b.add(firstRow, r),
+                                  b.add(column, v * lanes)));
+    scf::YieldOp::create(b, masked);
+    return SmallVector<Value>(branch.getResults());
   }
 
   /// -inf where the row does not see the key: with the row's keys
@@ -185,96 +219,128 @@ private:
                                    b.splatF32(kNegativeInfinity, lanes));
   }
 
-  /// Of one row: new maximum, rescaling factor, probabilities and their sum.
-  void emitProbabilities(Value row) {
-    Value state = b.add(firstRow, row);
-    Value oldMax = memref::LoadOp::create(b, scratch.rowMax, ValueRange{state});
-    Value blockMax = reduceLanes(
-        b, loadVector(b, scratch.tileMax, b.mul(row, kMaxLanes), lanes),
-        [&](Value lhs, Value rhs) { return maximum(b, lhs, rhs); });
-    Value newMax = maximum(b, blockMax, oldMax);
-    memref::StoreOp::create(b, newMax, scratch.rowMax, ValueRange{state});
+  /// Of all rows at once: new maximum, shift of the scores and rescaling
+  /// factor.
+  void emitRowState(ArrayRef<Value> largest) {
+    auto larger = [&](Value lhs, Value rhs) { return maximum(b, lhs, rhs); };
+    Value oldMax = loadVector(b, scratch.rowMax, firstRow, count);
+    Value newMax = larger(reduceRows(b, largest, larger), oldMax);
+    storeVector(b, newMax, scratch.rowMax, firstRow);
     // A row without a key so far: -inf - -inf would be NaN.
     Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, newMax,
-                                       b.f32(kNegativeInfinity));
-    Value shift = arith::SelectOp::create(b, none, b.f32(0.0), newMax);
-    Value rescale = emitExp2(
-        b, broadcast(b, arith::SubFOp::create(b, oldMax, shift), lanes));
-    storeVector(b, rescale, scratch.rescale, b.mul(row, kMaxLanes));
+                                       b.splatF32(kNegativeInfinity, count));
+    Value shift =
+        arith::SelectOp::create(b, none, b.splatF32(0.0, count), newMax);
+    storeVector(b, shift, scratch.shift, b.index(0));
+    // Exactly 1 where the maximum stays.
+    Value rescale = emitExp2(b, arith::SubFOp::create(b, oldMax, shift));
+    storeVector(b, rescale, scratch.rescale, b.index(0));
+  }
 
-    Value shifts = broadcast(b, shift, lanes);
-    int64_t vectors = kPanelN / lanes;
-    SmallVector<Value> sums(vectors, b.splatF32(0.0, lanes));
-    sums = b.forLoop(
-        firstPanel, endPanel, 1, sums,
-        [&](Value panel, ValueRange sums) -> SmallVector<Value> {
-          SmallVector<Value> next(sums);
-          for (int64_t v = 0; v < vectors; ++v) {
-            Value at =
-                b.add(b.add(b.mul(row, shape.blockKv), b.mul(panel, kPanelN)),
-                      v * lanes);
-            Value p = emitExp2(
-                b, arith::SubFOp::create(
-                       b, loadVector(b, scratch.scores, at, lanes), shifts));
-            Value rounded = emitTruncate(b, isa, p, shape.elementType);
-            storeVector(b, rounded, scratch.probabilities, at);
-            if (!shape.elementType.isF32())
-              p = arith::ExtFOp::create(b, b.vectorF32(lanes), rounded);
-            next[v] = arith::AddFOp::create(b, next[v], p);
-          }
-          return next;
-        });
+  Value loadBroadcast(Value memref, Value index) {
+    return broadcast(b, memref::LoadOp::create(b, memref, ValueRange{index}),
+                     lanes);
+  }
+
+  /// Of one row: probabilities and their sum.
+  void emitProbabilities(Value row) {
+    Value shifts = loadBroadcast(scratch.shift, row);
+    Value rowScores = b.mul(row, shape.blockKv);
+    Value sumPlace = b.mul(b.add(firstRow, row), kMaxLanes);
+    Value oldSum =
+        arith::MulFOp::create(b, loadVector(b, scratch.rowSum, sumPlace, lanes),
+                              loadBroadcast(scratch.rescale, row));
+    int64_t pairs = kPanelN / (2 * lanes);
+    SmallVector<Value> sums(2 * pairs, b.splatF32(0.0, lanes));
+    sums[0] = oldSum;
+    sums =
+        b.forLoop(firstPanel, endPanel, 1, sums,
+                  [&](Value panel, ValueRange sums) -> SmallVector<Value> {
+                    SmallVector<Value> next(sums);
+                    Value at = b.add(rowScores, b.mul(panel, kPanelN));
+                    for (int64_t pair = 0; pair < pairs; ++pair)
+                      emitProbabilityPair(b.add(at, 2 * pair * lanes), shifts,
+                                          next[2 * pair], next[2 * pair + 1]);
+                    return next;
+                  });
     Value sum = sums[0];
-    for (int64_t v = 1; v < vectors; ++v)
+    for (size_t v = 1; v < sums.size(); ++v)
       sum = arith::AddFOp::create(b, sum, sums[v]);
-    sum = sumLanes(b, sum);
-    Value oldSum = memref::LoadOp::create(b, scratch.rowSum, ValueRange{state});
-    Value factor = vector::ExtractOp::create(b, rescale, ArrayRef<int64_t>{0});
-    Value newSum = math::FmaOp::create(b, oldSum, factor, sum);
-    memref::StoreOp::create(b, newSum, scratch.rowSum, ValueRange{state});
+    storeVector(b, sum, scratch.rowSum, sumPlace);
+  }
+
+  /// Two vectors of scores become probabilities, whose sums are added to
+  /// `evenSum` and `oddSum`.
+  void emitProbabilityPair(Value at, Value shifts, Value &evenSum,
+                           Value &oddSum) {
+    auto probability = [&](Value place) {
+      Value score = loadVector(b, scratch.scores, place, lanes);
+      return emitExp2For(b, isa, arith::SubFOp::create(b, score, shifts),
+                         shape.elementType);
+    };
+    Value even = probability(at), odd = probability(b.add(at, lanes));
+    SmallVector<Value> rounded =
+        emitTruncatePair(b, isa, even, odd, shape.elementType);
+    storeVector(b, rounded[0], scratch.probabilities, at);
+    if (rounded.size() == 1) {
+      // Both vectors at once: a product with ones adds up the pairs.
+      Type type = rounded[0].getType();
+      Value ones = arith::ConstantOp::create(
+          b, DenseElementsAttr::get(cast<VectorType>(type),
+                                    b.getFloatAttr(shape.elementType, 1.0)));
+      evenSum = x86vector::DotBF16Op::create(b, evenSum, rounded[0], ones);
+      return;
+    }
+    storeVector(b, rounded[1], scratch.probabilities, b.add(at, lanes));
+    if (!shape.elementType.isF32()) {
+      even = arith::ExtFOp::create(b, b.vectorF32(lanes), rounded[0]);
+      odd = arith::ExtFOp::create(b, b.vectorF32(lanes), rounded[1]);
+    }
+    evenSum = arith::AddFOp::create(b, evenSum, even);
+    oddSum = arith::AddFOp::create(b, oddSum, odd);
   }
 
   void emitAccumulators() {
-    int64_t pack = shape.kPackSize();
-    Value firstKey = b.mul(firstPanel, kPanelN);
-    Value keys = b.mul(b.sub(endPanel, firstPanel), kPanelN);
-    b.forLoop(
-        b.index(0), b.index(shape.columns() / kPanelN), 1, [&](Value panel) {
-          for (int64_t part = 0; part < kPanelN; part += microColumns())
-            emitAccumulatorPart(panel, part, firstKey, b.divide(keys, pack));
-        });
+    b.forLoop(b.index(0), b.index(shape.columns() / kPanelN), 1,
+              [&](Value columnPanel) {
+                for (int64_t part = 0; part < kPanelN; part += microColumns())
+                  emitAccumulatorPart(columnPanel, part);
+              });
   }
 
-  void emitAccumulatorPart(Value panel, int64_t part, Value firstKey,
-                           Value steps) {
+  void emitAccumulatorPart(Value columnPanel, int64_t part) {
     int64_t vectors = microColumns() / lanes;
-    MicrokernelOperands operands;
-    operands.elementType = shape.elementType;
-    operands.a = scratch.probabilities;
-    operands.b = scratch.values;
-    Value start = b.add(b.mul(panel, shape.valuePanelElements()),
-                        b.mul(firstKey, kPanelN));
-    operands.bOffsets =
-        panelVectorOffsets(b, isa, shape.elementType, start, part, vectors);
-    operands.bStepStride = kPanelN * shape.kPackSize();
-    operands.steps = steps;
-    SmallVector<Value> init, places;
+    SmallVector<Value> sums, places;
     for (int64_t r = 0; r < count; ++r) {
-      operands.aRowOffsets.push_back(b.add(firstKey, r * shape.blockKv));
-      Value rescale =
-          loadVector(b, scratch.rescale, b.index(r * kMaxLanes), lanes);
+      Value rescale = loadBroadcast(scratch.rescale, b.index(r));
       Value row = b.add(b.mul(b.add(firstRow, r), shape.columns()),
-                        b.mul(panel, kPanelN));
+                        b.mul(columnPanel, kPanelN));
       for (int64_t v = 0; v < vectors; ++v) {
         places.push_back(b.add(row, part + v * lanes));
-        init.push_back(arith::MulFOp::create(
+        sums.push_back(arith::MulFOp::create(
             b, loadVector(b, scratch.accumulator, places.back(), lanes),
             rescale));
       }
     }
-    SmallVector<Value> results = emitMicrokernel(b, isa, operands, init);
-    for (auto [result, place] : llvm::zip(results, places))
-      storeVector(b, result, scratch.accumulator, place);
+    sums = b.forLoop(
+        firstPanel, endPanel, 1, sums, [&](Value panel, ValueRange sums) {
+          MicrokernelOperands operands;
+          operands.elementType = shape.elementType;
+          operands.a = scratch.probabilities;
+          for (int64_t r = 0; r < count; ++r)
+            operands.aRowOffsets.push_back(
+                b.add(b.mul(panel, kPanelN), r * shape.blockKv));
+          operands.b = scratch.values;
+          Value start = b.add(b.mul(panel, shape.valuePanelElements()),
+                              b.mul(columnPanel, kPanelN * kPanelN));
+          operands.bOffsets = panelVectorOffsets(b, isa, shape.elementType,
+                                                 start, part, vectors);
+          operands.bStepStride = kPanelN * shape.kPackSize();
+          operands.steps = b.index(kPanelN / shape.kPackSize());
+          return emitMicrokernel(b, isa, operands, sums);
+        });
+    for (auto [sum, place] : llvm::zip(sums, places))
+      storeVector(b, sum, scratch.accumulator, place);
   }
 
   KernelBuilder &b;
@@ -287,6 +353,8 @@ private:
   int64_t count;
   int64_t lanes;
   Value firstPanel, endPanel;
+  /// Panels that every row sees whole; of blocks with a mask.
+  Value fullBegin, fullEnd;
 };
 
 } // namespace
@@ -315,7 +383,8 @@ void prefill::initRows(AttentionContext &context, const AttentionRows &rows) {
       set(first, scratch.firstKey);
       set(number, scratch.numKeys);
       set(b.f32(kNegativeInfinity), scratch.rowMax);
-      set(b.f32(0.0), scratch.rowSum);
+      storeVector(b, b.splatF32(0.0, kMaxLanes), scratch.rowSum,
+                  b.mul(state, kMaxLanes));
     });
   });
   b.forLoop(b.index(0), b.mul(count, shape.group * shape.columns()), lanes,
@@ -330,11 +399,7 @@ void prefill::emitBlockForRows(AttentionContext &context,
   KernelBuilder &b = context.b;
   Value end = b.mul(b.sub(rows.rowEnd, rows.rowBegin), context.shape.group);
   Value done = b.index(0);
-  SmallVector<int64_t> counts{context.isa.microRows};
-  if (context.isa.microRows > 4)
-    counts.push_back(4);
-  counts.push_back(1);
-  for (int64_t count : counts) {
+  for (int64_t count : attentionMicroRows(context.isa)) {
     Value stop =
         count == 1
             ? end
@@ -357,8 +422,8 @@ void prefill::storeRows(AttentionContext &context, const AttentionRows &rows,
     target = b.add(target, b.mul(rows.kvHead, shape.group * shape.headDimV));
     b.forLoop(b.index(0), b.index(shape.group), 1, [&](Value head) {
       Value state = b.add(b.mul(row, shape.group), head);
-      Value sum =
-          memref::LoadOp::create(b, context.scratch.rowSum, ValueRange{state});
+      Value sum = sumLanes(b, loadVector(b, context.scratch.rowSum,
+                                         b.mul(state, kMaxLanes), lanes));
       Value seen =
           arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, sum, b.f32(0.0));
       Value factor = arith::SelectOp::create(

@@ -20,6 +20,17 @@ static constexpr int64_t kMaxBlockQ = 128;
 // prototype, 256 to 1024 keys are within 3 % of each other.
 static constexpr int64_t kBlockKvs[] = {256, 128, 64, 32};
 
+// 32 registers hold 8 x 2 accumulators, the 8 running maxima, the operands and
+// nothing else; 12 or 14 rows were no faster in a prototype. AVX2 has 16
+// registers. Few rows, short queries, take the smaller kernels.
+static constexpr int64_t kMicroRows512[] = {kAttentionMicroRows, 4, 1};
+static constexpr int64_t kMicroRows256[] = {4, 1};
+
+llvm::ArrayRef<int64_t> prefill::attentionMicroRows(const CpuIsa &isa) {
+  return isa.lanes >= 16 ? llvm::ArrayRef(kMicroRows512)
+                         : llvm::ArrayRef(kMicroRows256);
+}
+
 AttentionTile prefill::attentionTile(KVCacheType cache, int64_t group,
                                      bool plain) {
   if (plain)

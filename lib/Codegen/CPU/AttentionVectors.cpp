@@ -1,6 +1,5 @@
 //===- AttentionVectors.cpp - vector idioms of the attention kernel -------===//
 #include "Attention.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -45,45 +44,40 @@ Value prefill::maximum(KernelBuilder &b, Value lhs, Value rhs) {
   return arith::SelectOp::create(b, greater, lhs, rhs);
 }
 
-Value prefill::reduceLanes(KernelBuilder &b, Value vector,
-                           llvm::function_ref<Value(Value, Value)> combine) {
-  for (int64_t lanes = lanesOf(vector); lanes > 1; lanes /= 2) {
-    SmallVector<int64_t> low, high;
-    for (int64_t i = 0; i < lanes / 2; ++i) {
-      low.push_back(i);
-      high.push_back(lanes / 2 + i);
-    }
-    vector = combine(vector::ShuffleOp::create(b, vector, vector, low),
-                     vector::ShuffleOp::create(b, vector, vector, high));
+Value prefill::reduceRows(KernelBuilder &b, ValueRange rows,
+                          llvm::function_ref<Value(Value, Value)> combine) {
+  int64_t lanes = lanesOf(rows.front()), count = rows.size();
+  SmallVector<Value> v(rows);
+  // A power of two of vectors: the surplus ones are dropped at the end.
+  while (!llvm::isPowerOf2_64(v.size()))
+    v.push_back(v.back());
+  // A vector holds `segments` rows, `width` partial results of each.
+  int64_t segments = 1, width = lanes;
+  auto halves = [&](Value lhs, Value rhs) {
+    SmallVector<int64_t> lower, upper;
+    for (int64_t source = 0; source < (rhs ? 2 : 1); ++source)
+      for (int64_t s = 0; s < segments; ++s)
+        for (int64_t i = 0; i < width / 2; ++i) {
+          lower.push_back(source * segments * width + s * width + i);
+          upper.push_back(lower.back() + width / 2);
+        }
+    Value second = rhs ? rhs : lhs;
+    return combine(vector::ShuffleOp::create(b, lhs, second, lower),
+                   vector::ShuffleOp::create(b, lhs, second, upper));
+  };
+  for (; v.size() > 1; segments *= 2, width /= 2) {
+    SmallVector<Value> next;
+    for (size_t i = 0; i < v.size(); i += 2)
+      next.push_back(halves(v[i], v[i + 1]));
+    v = next;
   }
-  return vector::ExtractOp::create(b, vector, ArrayRef<int64_t>{0});
-}
-
-// 2^x = 2^n 2^r with n = round(x), |r| <= 1/2. Coefficients of Cephes' exp2f
-// (Moshier), whose constant term is exactly 1.
-Value prefill::emitExp2(KernelBuilder &b, Value x) {
-  int64_t lanes = lanesOf(x);
-  auto splat = [&](double value) { return b.splatF32(value, lanes); };
-  Value smallest = splat(-126.0);
-  Value normal =
-      arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, x, smallest);
-  Value clamped = maximum(b, x, smallest);
-  Value n = math::RoundEvenOp::create(b, clamped);
-  Value r = arith::SubFOp::create(b, clamped, n);
-  Value p = splat(1.535336188319500e-4);
-  for (double coefficient :
-       {1.339887440266574e-3, 9.618437357674640e-3, 5.550332471162809e-2,
-        2.402264791363012e-1, 6.931472028550421e-1, 1.0})
-    p = math::FmaOp::create(b, p, r, splat(coefficient));
-  // 2^n by adding n to the exponent: x >= -126 keeps it that of a normal
-  // number.
-  auto intType = VectorType::get({lanes}, b.getI32Type());
-  Value exponent = arith::ShLIOp::create(
-      b, arith::FPToSIOp::create(b, intType, n), b.splatI32(23, lanes));
-  Value bits = arith::AddIOp::create(
-      b, vector::BitCastOp::create(b, intType, p), exponent);
-  Value power = vector::BitCastOp::create(b, b.vectorF32(lanes), bits);
-  return arith::SelectOp::create(b, normal, power, splat(0.0));
+  for (; width > 1; width /= 2)
+    v[0] = halves(v[0], {});
+  if (segments == count)
+    return v[0];
+  return vector::ExtractStridedSliceOp::create(b, v[0], ArrayRef<int64_t>{0},
+                                               ArrayRef<int64_t>{count},
+                                               ArrayRef<int64_t>{1});
 }
 
 SmallVector<Value> prefill::transposeLanes(KernelBuilder &b, ValueRange rows) {

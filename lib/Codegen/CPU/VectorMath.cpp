@@ -1,5 +1,6 @@
 //===- VectorMath.cpp - f32 functions on vectors --------------------------===//
 #include "prefill/Codegen/CPU/VectorMath.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -36,6 +37,73 @@ Value prefill::emitExp(KernelBuilder &b, Value x) {
   Value bits = arith::ShLIOp::create(b, exponent, b.splatI32(23, lanes));
   return arith::MulFOp::create(
       b, p, vector::BitCastOp::create(b, b.vectorF32(lanes), bits));
+}
+
+// 2^x = 2^n 2^r with n = round(x), |r| <= 1/2. Coefficients of Cephes' exp2f
+// (Moshier), whose constant term is exactly 1.
+Value prefill::emitExp2(KernelBuilder &b, Value x) {
+  int64_t lanes = lanesOf(x);
+  auto splat = [&](double value) { return b.splatF32(value, lanes); };
+  Value smallest = splat(-126.0);
+  Value normal =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, x, smallest);
+  Value clamped = arith::SelectOp::create(b, normal, x, smallest);
+  Value n = math::RoundEvenOp::create(b, clamped);
+  Value r = arith::SubFOp::create(b, clamped, n);
+  Value p = splat(1.535336188319500e-4);
+  for (double coefficient :
+       {1.339887440266574e-3, 9.618437357674640e-3, 5.550332471162809e-2,
+        2.402264791363012e-1, 6.931472028550421e-1, 1.0})
+    p = math::FmaOp::create(b, p, r, splat(coefficient));
+  // 2^n by adding n to the exponent: x >= -126 keeps it that of a normal
+  // number.
+  auto intType = VectorType::get({lanes}, b.getI32Type());
+  Value exponent = arith::ShLIOp::create(
+      b, arith::FPToSIOp::create(b, intType, n), b.splatI32(23, lanes));
+  Value bits = arith::AddIOp::create(
+      b, vector::BitCastOp::create(b, intType, p), exponent);
+  Value power = vector::BitCastOp::create(b, b.vectorF32(lanes), bits);
+  return arith::SelectOp::create(b, normal, power, splat(0.0));
+}
+
+static Value callIntrinsic(KernelBuilder &b, Type type, StringRef name,
+                           ValueRange operands) {
+  return LLVM::CallIntrinsicOp::create(b, type, b.getStringAttr(name), operands)
+      .getResult(0);
+}
+
+// 2^x = 2^floor(x) 2^r with r = x - floor(x) in [0, 1): vreduceps gives r,
+// vscalefps multiplies by 2^floor(x), and gives 0 for -inf. The coefficients
+// are minimax for the relative error of 2^r; over all 2^24 values of r, with
+// the rounding of every step in f32, it is
+//   degree 3: 1.23e-4, a sixteenth of half a last place of bf16 (1.95e-3)
+//   degree 5: 1.5e-7, 2.5 units of 2^-24
+Value prefill::emitExp2For(KernelBuilder &b, const CpuIsa &isa, Value x,
+                           Type elementType) {
+  constexpr int64_t kZmmLanes = 16;
+  int64_t lanes = lanesOf(x);
+  if (isa.lanes != kZmmLanes || lanes != kZmmLanes)
+    return emitExp2(b, x);
+  auto i32 = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(b, b.getI32IntegerAttr(value));
+  };
+  Value allLanes = arith::ConstantOp::create(b, b.getI16IntegerAttr(-1));
+  Value currentRounding = i32(4);
+  Value roundDown = i32(0x09); // no fraction bits kept, no exceptions
+  Value r = callIntrinsic(b, x.getType(), "llvm.x86.avx512.mask.reduce.ps.512",
+                          {x, roundDown, x, allLanes, currentRounding});
+  static constexpr double kDegree3[] = {0.0790204, 0.2244735, 0.6963969,
+                                        0.99992807};
+  static constexpr double kDegree5[] = {1.8775767e-3, 8.9893397e-3,
+                                        5.5826318e-2, 2.4015361e-1,
+                                        6.9315308e-1, 9.9999994e-1};
+  ArrayRef<double> coefficients =
+      elementType.isBF16() ? ArrayRef(kDegree3) : ArrayRef(kDegree5);
+  Value p = b.splatF32(coefficients.front(), lanes);
+  for (double coefficient : coefficients.drop_front())
+    p = math::FmaOp::create(b, p, r, b.splatF32(coefficient, lanes));
+  return callIntrinsic(b, x.getType(), "llvm.x86.avx512.mask.scalef.ps.512",
+                       {p, x, x, allLanes, currentRounding});
 }
 
 /// x / (1 + e^-y).
@@ -89,6 +157,17 @@ Value prefill::emitTruncate(KernelBuilder &b, const CpuIsa &isa, Value x,
   Value halves = arith::TruncIOp::create(
       b, VectorType::get({lanes}, b.getI16Type()), chosen);
   return vector::BitCastOp::create(b, type, halves);
+}
+
+SmallVector<Value> prefill::emitTruncatePair(KernelBuilder &b,
+                                             const CpuIsa &isa, Value low,
+                                             Value high, Type elementType) {
+  if (!isa.hasBf16Dot || !elementType.isBF16())
+    return {emitTruncate(b, isa, low, elementType),
+            emitTruncate(b, isa, high, elementType)};
+  auto type = VectorType::get({2 * lanesOf(low)}, elementType);
+  return {callIntrinsic(b, type, "llvm.x86.avx512bf16.cvtne2ps2bf16.512",
+                        {high, low})};
 }
 
 Value prefill::emitRoundTo(KernelBuilder &b, const CpuIsa &isa, Value x,

@@ -5,6 +5,7 @@
 #ifndef PREFILL_CODEGEN_CPU_ATTENTIONTILETABLE_H
 #define PREFILL_CODEGEN_CPU_ATTENTIONTILETABLE_H
 
+#include "prefill/Codegen/CPU/IsaTable.h"
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
 
 namespace mlir::prefill {
@@ -18,6 +19,13 @@ struct AttentionTile {
 /// `plain`: the smallest one, what tiling is compared against.
 AttentionTile attentionTile(KVCacheType cache, int64_t group,
                             bool plain = false);
+
+/// Rows of the largest microkernel of attention for any variant.
+inline constexpr int64_t kAttentionMicroRows = 8;
+
+/// Rows of the microkernels of a variant, the largest first; the last is 1.
+/// With two vectors of columns each.
+llvm::ArrayRef<int64_t> attentionMicroRows(const CpuIsa &isa);
 
 } // namespace mlir::prefill
 

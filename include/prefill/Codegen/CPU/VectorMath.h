@@ -14,6 +14,17 @@ namespace mlir::prefill {
 /// infinity nor a denormal comes out.
 Value emitExp(KernelBuilder &b, Value x);
 
+/// 2^x for x <= 0: exactly 1 for 0 and exactly 0 below -126. Relative error
+/// below 2e-7. Any number of lanes, no instruction of one ISA.
+Value emitExp2(KernelBuilder &b, Value x);
+
+/// 2^x for x <= 0, exactly 0 for -inf, for a value that becomes an
+/// `elementType` (f32 or bf16): relative error below 1.3e-4 before a rounding
+/// to bf16, below 2e-7 for f32. Below 2^-126 a denormal or 0. Six to eight
+/// instructions where the ISA has vreduceps and vscalefps.
+Value emitExp2For(KernelBuilder &b, const CpuIsa &isa, Value x,
+                  Type elementType);
+
 /// x / (1 + e^-x).
 Value emitSilu(KernelBuilder &b, Value x);
 
@@ -32,6 +43,11 @@ Value emitTruncate(KernelBuilder &b, const CpuIsa &isa, Value x,
 /// The same, and back to f32.
 Value emitRoundTo(KernelBuilder &b, const CpuIsa &isa, Value x,
                   Type elementType);
+
+/// `low` and then `high`, rounded like emitTruncate: one vector of both where
+/// the ISA rounds two at a time, else two.
+SmallVector<Value> emitTruncatePair(KernelBuilder &b, const CpuIsa &isa,
+                                    Value low, Value high, Type elementType);
 
 } // namespace mlir::prefill
 
