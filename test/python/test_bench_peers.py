@@ -1,0 +1,229 @@
+"""python/bench_peers: what of scripts/bench-peers can be tested without the peers."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
+from bench_peers import measure, peers, report  # noqa: E402
+from bench_peers.arguments import parse_arguments, parse_layers  # noqa: E402
+from bench_peers.environment import install_reason  # noqa: E402
+from bench_peers.shape import Shape, prompt  # noqa: E402
+from bench_peers.worker_process import WorkerError, WorkerProcess  # noqa: E402
+
+# An engine that does what a test tells it by the variant's name.
+FAKE_ENGINE = """
+import os, time
+import numpy as np
+class Engine:
+    def __init__(self, options):
+        if options.get("refuse"):
+            raise RuntimeError("no such CPU\\nsecond line")
+        print("noise on stdout")
+    def describe(self): return {"version": "1", "matmul": "none", "details": ""}
+    def variants(self, length): return ["good", "bad", "dead", "slow"]
+    def prepare(self, variant, length): self.length = length
+    def prefill(self, tokens, variant):
+        assert len(tokens) == self.length
+        if variant == "bad": raise ValueError("it broke")
+        if variant == "dead": os._exit(7)
+        if variant == "slow": time.sleep(60)
+        return np.arange(5, dtype=np.float32)
+    def release(self): pass
+"""
+
+
+class Flops(unittest.TestCase):
+    def test_against_an_explicit_count(self):
+        shape = Shape(layers=2, hidden=6, q_heads=4, kv_heads=2, head_dim=3, intermediate=10, vocab=17)
+        length, count = 5, 0
+        for _ in range(shape.layers):
+            for position in range(length):
+                for rows, columns in [(12, 6), (6, 6), (6, 6), (6, 12), (10, 6), (10, 6), (6, 10)]:
+                    count += 2 * rows * columns
+                count += shape.q_heads * 2 * (2 * shape.head_dim) * (position + 1)  # Q K^T and P V
+        count += 2 * shape.hidden * shape.vocab
+        self.assertEqual(shape.flops(length), count)
+
+    def test_a_short_prompt_begins_a_long_one(self):
+        self.assertEqual(prompt(8, 100), prompt(64, 100)[:8])
+        self.assertTrue(all(0 <= token < 100 for token in prompt(500, 100)))
+
+
+class Selection(unittest.TestCase):
+    def test_prefill_is_always_first(self):
+        self.assertEqual([p.name for p in peers.select("torch,llama.cpp")], ["prefill", "llama.cpp", "torch"])
+        self.assertEqual(peers.select("all")[0].name, "prefill")
+
+    def test_unknown_peer(self):
+        with self.assertRaisesRegex(ValueError, "unknown peer 'lama.cpp' .*expected some of prefill, llama.cpp"):
+            peers.select("lama.cpp")
+
+    def test_groups_fit_and_hold_prefill(self):
+        chosen, weights = peers.select("all"), 10
+        groups = peers.group_by_memory(chosen, weights, 60)
+        self.assertGreater(len(groups), 1)
+        self.assertEqual([p for g in groups for p in g[1:]], chosen[1:])
+        for group in groups:
+            self.assertEqual(group[0].name, "prefill")
+            self.assertLessEqual(sum(p.memory_factor for p in group) * weights, 60)
+
+    def test_one_too_large_still_gets_its_turn(self):
+        groups = peers.group_by_memory(peers.select("torch,iree"), 100, 1)
+        self.assertEqual([[p.name for p in g] for g in groups], [["prefill", "torch"], ["prefill", "iree"]])
+
+    def test_layers(self):
+        at = parse_layers("16,8192:4,2048:8")
+        self.assertEqual([at(n) for n in (512, 2048, 4096, 8192, 16384)], [16, 8, 8, 4, 4])
+        for bad in ("", "0", "17", "8192:4", "a", "4,b:2", "4,4"):
+            with self.assertRaisesRegex(ValueError, "--layers"):
+                parse_layers(bad)
+
+    def test_lengths(self):
+        self.assertEqual(parse_arguments(["--lengths", "2048,512"]).lengths, [512, 2048])
+        for bad in ("x", "1", "512,,2"):
+            with self.assertRaisesRegex(ValueError, "--lengths"):
+                parse_arguments(["--lengths", bad])
+
+
+class Statistics(unittest.TestCase):
+    def test_summarize(self):
+        self.assertEqual(measure.summarize([4.0]), (4.0, 0.0))
+        self.assertEqual(measure.summarize([1.0, 2.0, 3.0, 4.0, 5.0]), (3.0, 1 / 3))
+
+    def test_best_setting_of_each_engine(self):
+        torch, llama = peers.BY_NAME["torch"], peers.BY_NAME["llama.cpp"]
+        tried = [measure.Contender(peer, None, variant, tried_seconds=seconds) for peer, variant, seconds in
+                 [(torch, "a", 5.0), (llama, "b", 2.0), (llama, "c", 1.0), (llama, "d", 1.01)]]
+        self.assertEqual([c.variant for c in measure.keep_best(tried, long=False)], ["a", "c", "d"])
+        self.assertEqual([c.variant for c in measure.keep_best(tried, long=True)], ["a", "c"])
+
+    def test_rounds_that_fit(self):
+        self.assertEqual(measure.rounds_that_fit(10, 9, 1000), 9)
+        self.assertEqual(measure.rounds_that_fit(10, 9, 35), 3)
+        self.assertEqual(measure.rounds_that_fit(10, 9, 1), 1)
+
+    def test_ratios_are_taken_round_by_round(self):
+        shape = Shape(layers=1)
+        ours = measure.Contender(peers.BY_NAME["prefill"], None, "default", [1.0, 2.0, 4.0], [100.0, 50.0, 25.0])
+        theirs = measure.Contender(peers.BY_NAME["torch"], None, "x", [2.0, 4.0, 8.0], [100.0, 50.0, 25.0])
+        row = measure.row(theirs, ours, shape, 512, 1)
+        self.assertEqual(row["times_ours"], 2.0)
+        self.assertAlmostEqual(row["ratio"], shape.flops(512) / 2.0 / 1e9 / 100)
+        self.assertEqual((row["name"], row["rounds"]), ("model/llama-3.2-1b/bf16/s512", 3))
+
+
+def result(peer, seconds, **extra):
+    row = {"peer": peer, "title": peer, "variant": "v", "layers": 4, "length": 512, "threads": 1, "rounds": 3,
+           "seconds": seconds, "spread": 0.01, "ratio": 0.5, "times_ours": 1.0}
+    return dict({"machine": {"cpu": "C", "cores": 2, "l2": "1", "l3": "2", "memory_gib": 3, "isa": ["avx2"]},
+                 "probe_isa": "avx2 f32", "rows": [row], "engines": {}, "failed": {}, "agreement": {}}, **extra)
+
+
+class Report(unittest.TestCase):
+    def test_later_rows_replace_and_success_clears_failure(self):
+        merged = report.merge([result("a", 2.0, failed={"b": "out of memory", "c": "no wheel"}), result("b", 3.0),
+                               result("a", 1.0)])
+        self.assertEqual([(r["peer"], r["seconds"]) for r in report.best_rows(merged["rows"])], [("a", 1.0), ("b", 3.0)])
+        self.assertEqual(merged["failed"], {"c": "no wheel"})
+        text = report.table(merged)
+        self.assertIn("| 512 | 4 | a | v | 1.00 s | 1.0% | 3 | 0.50 | 1.00 |", text)
+        self.assertIn("| c | no wheel |", text)
+        self.assertNotIn("out of memory", text)
+
+    def test_update_document(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory) / "p.md"
+            path.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+            report.update_document(path, "new\n")
+            self.assertEqual(path.read_text(), f"before\n{report.BEGIN}\n\nnew\n\n{report.END}\nafter\n")
+            path.write_text("no markers\n")
+            with self.assertRaisesRegex(ValueError, "expected one line"):
+                report.update_document(path, "new\n")
+            self.assertEqual(path.read_text(), "no markers\n")
+
+    def test_document_has_the_markers(self):
+        text = (ROOT / "docs" / "performance.md").read_text()
+        self.assertEqual((text.count(report.BEGIN), text.count(report.END)), (1, 1))
+
+    def test_install_reason(self):
+        self.assertEqual(install_reason("Using Python\nerror: No solution\n  cause: Because x depends on y\n"),
+                         "cause: Because x depends on y")
+        self.assertEqual(install_reason("  × Failed to build `x`\n  ├─▶ boom\n"), "boom")
+
+
+class Workers(unittest.TestCase):
+    def setUp(self):
+        self.directory = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        package = self.directory / "bench_peers"
+        shutil.copytree(ROOT / "python" / "bench_peers", package)
+        (package / "engines" / "fake.py").write_text(FAKE_ENGINE)
+
+    def start(self, **options):
+        path = self.directory / "options.json"
+        path.write_text(json.dumps({"shape": {"vocab": 5}, **options}))
+        core = sorted(os.sched_getaffinity(0))[-1:]
+        worker = WorkerProcess("fake", sys.executable, "fake", path, self.directory / "log", core, self.directory)
+        self.addCleanup(worker.stop)
+        return worker
+
+    def run_one(self, worker, variant, timeout=60, **extra):
+        return worker.ask(timeout, command="prefill", variant=variant, length=3, **extra)
+
+    def test_a_prefill(self):
+        worker = self.start()
+        self.assertTrue(worker.ask(60)["ready"])
+        self.assertIn("good", worker.ask(60, command="variants", length=3)["variants"])
+        answer = self.run_one(worker, "good", logits_out=str(self.directory / "row.npy"))
+        self.assertEqual(answer["token"], 4)
+        self.assertGreater(answer["seconds"], 0)
+        self.assertTrue((self.directory / "row.npy").is_file())
+        self.assertGreater(worker.cpu_seconds(), 0)
+        self.assertIn("noise on stdout", (self.directory / "log").read_text())
+
+    def test_a_failed_prefill_leaves_the_worker_alive(self):
+        worker = self.start()
+        worker.ask(60)
+        with self.assertRaisesRegex(WorkerError, "^ValueError: it broke$"):
+            self.run_one(worker, "bad")
+        self.assertEqual(self.run_one(worker, "good")["token"], 4)
+
+    def test_a_death_is_reported(self):
+        worker = self.start()
+        worker.ask(60)
+        with self.assertRaisesRegex(WorkerError, "died .exit code 7"):
+            self.run_one(worker, "dead")
+
+    def test_no_answer(self):
+        worker = self.start()
+        worker.ask(60)
+        with self.assertRaisesRegex(WorkerError, "no answer to prefill after 1 s"):
+            self.run_one(worker, "slow", timeout=1)
+        self.assertIsNotNone(worker.process.poll())
+
+    def test_an_engine_that_does_not_start(self):
+        with self.assertRaisesRegex(WorkerError, "^RuntimeError: no such CPU$"):
+            self.start(refuse=True).ask(60)
+
+
+class Probe(unittest.TestCase):
+    def test_compiles_and_counts(self):
+        with tempfile.TemporaryDirectory() as directory:
+            program = pathlib.Path(directory) / "probe"
+            subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread",
+                            ROOT / "python" / "bench_peers" / "peak_probe.c", "-o", program], check=True)
+            output = subprocess.run([program, "1"], check=True, capture_output=True, text=True).stdout
+            self.assertRegex(output, r"^(avx512_bf16|avx512 f32|avx2 f32) \d+\.\d\d\n$")
+            bad = subprocess.run([program, "0"], capture_output=True, text=True)
+            self.assertEqual((bad.returncode, bad.stdout), (1, ""))
+            self.assertRegex(bad.stderr, "^error: usage: peak_probe THREADS")
+
+
+if __name__ == "__main__":
+    unittest.main()
