@@ -87,6 +87,15 @@ const std::vector<OptionRow> &optionTable() {
          options.randomWeights = seed;
          return {};
        }},
+      {"--weights-cache", true,
+       [](Options &options, const std::string &value) -> Result<void> {
+         if (value.empty())
+           return usageError(
+               "--weights-cache is '', expected the name of a file, or off");
+         options.weightsCache = value;
+         return {};
+       }},
+      flag("--verify-weights-cache", &Options::verifyWeightsCache),
       textOption("--tokens", &Options::tokens),
       textOption("--tokens-file", &Options::tokensFile),
       textOption("--text", &Options::text),
@@ -103,6 +112,14 @@ const std::vector<OptionRow> &optionTable() {
       {"--device", true,
        [](Options &options, const std::string &value) -> Result<void> {
          options.device = value; // the runtime knows the devices
+         return {};
+       }},
+      {"--isa", true,
+       [](Options &options, const std::string &value) -> Result<void> {
+         if (value != "avx2" && value != "avx512" && value != "avx512_bf16")
+           return usageError("--isa is " + quote(value) +
+                             ", expected avx2, avx512 or avx512_bf16");
+         options.isa = value;
          return {};
        }},
       outputOption("--logits-out", &Options::logitsOut),
@@ -159,6 +176,13 @@ Result<void> checkOutputs(const Options &options) {
       {"the module", options.module}};
   if (options.tokensFile)
     files.emplace_back("--tokens-file", *options.tokensFile);
+  if (options.weightsCache && *options.weightsCache != "off") {
+    if (sameFile(*options.weightsCache, options.module))
+      return usageError("the module " + quote(options.module) +
+                        " and --weights-cache name the same file, expected "
+                        "two");
+    files.emplace_back("--weights-cache", *options.weightsCache);
+  }
   for (auto [name, path] : {std::pair{"--logits-out", &options.logitsOut},
                             {"--save-kv", &options.saveKV},
                             {"--profile", &options.profile}}) {
@@ -181,12 +205,16 @@ Result<void> checkCombination(const Options &options) {
   int prompts = options.tokens.has_value() + options.tokensFile.has_value() +
                 options.text.has_value();
   bool anyWeights = options.weights || options.randomWeights;
+  bool anyCache = options.weightsCache || options.verifyWeightsCache;
+  if (options.isa && options.device != "cpu")
+    return usageError("both --isa and --device " + quote(options.device) +
+                      " are given, expected --isa with --device cpu only");
   if (options.describe) {
-    if (prompts || anyWeights || options.decode || options.chunk ||
+    if (prompts || anyWeights || anyCache || options.decode || options.chunk ||
         options.logitsOut || options.saveKV || options.profile ||
         options.allLogits || options.poison || options.statsJson)
-      return usageError("--describe runs nothing, expected only --device and "
-                        "--threads beside it");
+      return usageError("--describe runs nothing, expected only --device, "
+                        "--isa and --threads beside it");
     return {};
   }
   if (options.weights && options.randomWeights)
@@ -195,6 +223,16 @@ Result<void> checkCombination(const Options &options) {
   if (!anyWeights)
     return usageError("no weights are given, expected --weights DIR or "
                       "--random-weights SEED");
+  if (anyCache && !options.weights)
+    return usageError("a cache of packed weights is named, but --weights is "
+                      "not: random weights have none");
+  if (options.verifyWeightsCache && options.weightsCache == "off")
+    return usageError("--verify-weights-cache is given with --weights-cache "
+                      "off, expected a cache to verify");
+  if (options.poison && anyCache && options.weightsCache != "off")
+    return usageError(
+        "--poison guards the memory of the weights, which a cache "
+        "replaces: expected --weights-cache off or none");
   if (prompts != 1)
     return usageError(
         std::string(prompts ? "more than one prompt" : "no prompt") +
@@ -211,6 +249,9 @@ Loads a compiled module, fills its KV cache from a prompt and prints what comes 
 
 weights, one of
   --weights DIR         a Hugging Face directory: config.json and *.safetensors
+  --weights-cache FILE  where packed weights are kept for the next start; off: nowhere
+                        (default: MODEL.pfm.weights, else the user's cache directory)
+  --verify-weights-cache  compare the packed weights with their checksums first
   --random-weights N    numbers from a seed, for models without a checkpoint
 prompt, one of
   --tokens 1,2,3        token ids
@@ -221,6 +262,8 @@ run
   --chunk N             prefill the prompt in chunks of N tokens (default: in one call)
   --threads N           default: all processors that the process may use
   --device NAME         cpu (default), cpu:avx2, cpu:avx512, cpu:avx512_bf16, cuda, cuda-emu:sm_XX
+  --isa NAME            avx2, avx512 or avx512_bf16: short for --device cpu:NAME (default: the
+                        best that the CPU and the module have)
   --poison              fill unused memory with NaN, guard every buffer, fail on a stray write
 output
   --logits-out F.npy    f32 [rows, vocab_size]: logits of the prompt's last token

@@ -15,11 +15,14 @@ struct Options {
   std::string module;
   std::optional<std::string> weights;
   std::optional<uint64_t> randomWeights;
+  std::optional<std::string> weightsCache; ///< a file, or "off"
+  bool verifyWeightsCache = false;
   std::optional<std::string> tokens, tokensFile, text;
   int64_t decode = 0;
   int64_t chunk = 0; ///< 0: the prompt in one call
   int threads = 0;
   std::string device = "cpu";
+  std::optional<std::string> isa;
   std::optional<std::string> logitsOut, profile, saveKV;
   bool allLogits = false, describe = false, poison = false, statsJson = false;
   bool help = false, version = false;

@@ -58,6 +58,8 @@ std::string prefill::run::statsJson(const RunRecord &run) {
       {"kv_cache_bytes", run.memory.kv_cache_bytes},
       {"temporaries_bytes", run.memory.temporaries_bytes}};
   stats["variant"] = run.variant;
+  stats["start_ms"] = run.startMs;
+  stats["weights_cache"] = run.weightsCache;
   if (!run.generated.empty()) {
     stats["generated"] = run.generated;
     stats["decode_ms"] = run.decodeMs;

@@ -26,10 +26,12 @@ struct RunRecord {
   std::string variant;
   std::vector<prefill_launch_info> launches;
   prefill_memory memory{};
-  int64_t numTokens = 0; ///< of the prompt
-  uint64_t flops = 0;    ///< of the prompt
-  double ttftMs = 0;     ///< prompt in, logits of its last token out
-  double decodeMs = 0;   ///< of all decode steps
+  int64_t numTokens = 0;    ///< of the prompt
+  uint64_t flops = 0;       ///< of the prompt
+  double startMs = 0;       ///< from the start of the program to the first call
+  std::string weightsCache; ///< the file that the weights came from, or ""
+  double ttftMs = 0;        ///< prompt in, logits of its last token out
+  double decodeMs = 0;      ///< of all decode steps
   std::vector<int32_t> generated;
   std::vector<CallRecord> calls;
 };

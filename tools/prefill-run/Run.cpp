@@ -41,8 +41,9 @@ Result<void> Run::execute() {
     return ok;
   if (options.describe)
     return printDescription();
-  for (auto step : {&Run::readPrompt, &Run::openOutputs, &Run::loadWeights,
-                    &Run::prefill, &Run::decode, &Run::writeOutputs})
+  for (auto step :
+       {&Run::readPrompt, &Run::openOutputs, &Run::loadWeights, &Run::prefill,
+        &Run::decode, &Run::writeOutputs, &Run::saveWeightsCache})
     if (Result<void> ok = (this->*step)(); !ok)
       return ok;
   return {};
@@ -50,8 +51,10 @@ Result<void> Run::execute() {
 
 Result<void> Run::loadModule() {
   prefill_device *newDevice = nullptr;
-  if (auto ok = checked(prefill_device_create(options.device.c_str(),
-                                              options.threads, &newDevice));
+  std::string name =
+      options.isa ? options.device + ":" + *options.isa : options.device;
+  if (auto ok = checked(
+          prefill_device_create(name.c_str(), options.threads, &newDevice));
       !ok)
     return ok;
   device.reset(newDevice);
@@ -167,7 +170,10 @@ Result<void> Run::loadWeights() {
     return ok;
   cache.reset(newCache);
   prefill_weights *newWeights = nullptr;
-  {
+  if (options.weights && !options.poison && options.weightsCache != "off") {
+    if (auto ok = loadCachedWeights(&newWeights); !ok)
+      return ok;
+  } else {
     Progress progress;
     prefill_status status =
         options.weights
@@ -186,7 +192,46 @@ Result<void> Run::loadWeights() {
     return ok;
   session.reset(newSession);
   if (options.poison)
-    return checked(prefill_session_set_poison(session.get(), 1));
+    if (auto ok = checked(prefill_session_set_poison(session.get(), 1)); !ok)
+      return ok;
+  record.startMs =
+      std::chrono::duration<double, std::milli>(Clock::now() - created).count();
+  return {};
+}
+
+Result<void> Run::loadCachedWeights(prefill_weights **out) {
+  {
+    Progress progress;
+    if (auto ok = checked(prefill_weights_load_cached(
+            module.get(), options.weights->c_str(),
+            options.weightsCache ? options.weightsCache->c_str() : nullptr,
+            options.verifyWeightsCache, Progress::report, &progress, out));
+        !ok)
+      return ok;
+  }
+  prefill_weights_cache cache;
+  if (auto ok = checked(prefill_weights_get_cache(*out, &cache)); !ok)
+    return ok;
+  record.weightsCache = cache.used ? cache.file : "";
+  if (!cache.used && *cache.rejected)
+    std::fprintf(stderr, "warning: %s: packing the weights again\n",
+                 cache.rejected);
+  return {};
+}
+
+Result<void> Run::saveWeightsCache() {
+  if (!options.weights || options.poison || options.weightsCache == "off")
+    return {};
+  prefill_status status;
+  {
+    Progress progress;
+    status =
+        prefill_weights_write_cache(weights.get(), Progress::report, &progress);
+  }
+  if (status != PREFILL_OK)
+    std::fprintf(stderr,
+                 "warning: %s: the next start has to pack the weights again\n",
+                 prefill_last_error());
   return {};
 }
 

@@ -25,7 +25,8 @@ using Handle = std::unique_ptr<T, HandleDeleter<T, destroy>>;
 class Run {
 public:
   /// `options` must outlive the run.
-  explicit Run(const Options &options) : options(options) {}
+  explicit Run(const Options &options)
+      : options(options), created(Clock::now()) {}
 
   /// Reports on standard output. Files are written when all went well.
   rt::Result<void> execute();
@@ -37,9 +38,14 @@ private:
   rt::Result<void> readTokens(const std::string &what);
   rt::Result<void> openOutputs();
   rt::Result<void> loadWeights();
+  /// With the checkpoint's cache; a line on standard error when a file of it
+  /// was there and is of no use.
+  rt::Result<void> loadCachedWeights(prefill_weights **out);
   rt::Result<void> prefill();
   rt::Result<void> decode();
   rt::Result<void> writeOutputs();
+  /// Never fails: without a cache the next start takes longer.
+  rt::Result<void> saveWeightsCache();
   rt::Result<void> writeCache();
   rt::Result<void> printDescription();
   /// The tokens that were decoded, or the likeliest next ones.
@@ -65,7 +71,7 @@ private:
   int64_t capacity = 0; ///< tokens that the cache has room for
   std::vector<float> logits;
   RunRecord record;
-  Clock::time_point start;
+  Clock::time_point created, start;
 };
 
 } // namespace prefill::run

@@ -67,7 +67,9 @@ typedef struct prefill_launch_info {
 
 /* Called from the loading thread: `phase` is "load" once the checkpoint has
  * been opened and checked, then "pack" while weights are read, transformed and
- * stored; done and total are bytes. */
+ * stored. With a cache, "verify" while its file is compared with its checksums,
+ * "map" once it is mapped, and "save" while it is written. done and total are
+ * bytes. */
 typedef void (*prefill_progress_fn)(const char *phase, uint64_t done,
                                     uint64_t total, void *user);
 
@@ -103,6 +105,35 @@ PREFILL_API prefill_status prefill_weights_load(prefill_module *,
                                                 const char *directory,
                                                 prefill_progress_fn, void *user,
                                                 prefill_weights **out);
+/* The same with a file of packed weights, which makes the next start many times
+ * faster: when it belongs to this module's weights and to this checkpoint (same
+ * files by name, size, time of modification, header and a sample of the data),
+ * it is mapped, read-only, and shared with other processes; else the checkpoint
+ * is read, and prefill_weights_write_cache may make the file. cache_file: the
+ * file, or NULL for MODEL.pfm.weights beside the module's file, then
+ * $XDG_CACHE_HOME/prefill (or ~/.cache/prefill). verify: compare every tensor
+ * with its checksum first (reads the whole file; without, damage inside the
+ * data goes unseen, as it does in a checkpoint). A file that is truncated,
+ * damaged or of other weights is no failure: prefill_weights_get_cache tells.
+ */
+PREFILL_API prefill_status prefill_weights_load_cached(
+    prefill_module *, const char *directory, const char *cache_file, int verify,
+    prefill_progress_fn, void *user, prefill_weights **out);
+typedef struct prefill_weights_cache {
+  int used;         /* 1: the weights are those of `file` */
+  const char *file; /* "": none was used, and none is written yet */
+  const char
+      *rejected; /* one line: what was found but not used, and why; or "" */
+} prefill_weights_cache;
+/* The strings live as long as the weights, up to the next call below. */
+PREFILL_API prefill_status
+prefill_weights_get_cache(const prefill_weights *, prefill_weights_cache *out);
+/* Writes the file, unless the weights came from it. Safe at any time before the
+ * weights are destroyed, also beside running sessions. The file appears
+ * complete or not at all; what was in its place is replaced. */
+PREFILL_API prefill_status prefill_weights_write_cache(prefill_weights *,
+                                                       prefill_progress_fn,
+                                                       void *user);
 /* Deterministic in (seed, tensor name, element index): the same on every
  * machine and for every thread count. */
 PREFILL_API prefill_status prefill_weights_random(prefill_module *,

@@ -35,16 +35,19 @@ Result<MappedFile> MappedFile::open(const std::string &path) {
   if (!problem.empty())
     return Error{ErrorCode::io, "cannot read " + quote(path) + ": " + problem};
   return MappedFile(static_cast<const std::byte *>(mapping),
-                    static_cast<uint64_t>(status.st_size));
+                    static_cast<uint64_t>(status.st_size),
+                    int64_t(status.st_mtim.tv_sec) * 1'000'000'000 +
+                        status.st_mtim.tv_nsec);
 }
 
 MappedFile::MappedFile(MappedFile &&other) noexcept
     : bytes(std::exchange(other.bytes, nullptr)),
-      length(std::exchange(other.length, 0)) {}
+      length(std::exchange(other.length, 0)), modified(other.modified) {}
 
 MappedFile &MappedFile::operator=(MappedFile &&other) noexcept {
   std::swap(bytes, other.bytes);
   std::swap(length, other.length);
+  std::swap(modified, other.modified);
   return *this;
 }
 

@@ -270,7 +270,7 @@ Result<void> Checkpoint::addFile(const std::string &directory,
   Result<std::vector<TensorView>> tensors = parseFile(*file, path, name);
   if (!tensors)
     return tensors.takeError();
-  files.push_back(std::move(*file));
+  mappedFiles.push_back({name, std::move(*file)});
   for (TensorView &tensor : *tensors)
     views.push_back(std::move(tensor));
   return {};

@@ -8,10 +8,12 @@
 #include "core/ResidentWeights.h"
 #include "core/Session.h"
 #include "core/TensorSource.h"
+#include "core/WeightsCache.h"
 
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -25,6 +27,8 @@ struct prefill_module {
 };
 struct prefill_weights {
   std::unique_ptr<ResidentWeights> impl;
+  std::optional<WeightsCache> cache = std::nullopt;
+  bool cacheUsed = false;
 };
 struct prefill_kv_cache {
   std::unique_ptr<KVCache> impl;
@@ -98,6 +102,17 @@ ResidentWeights::Progress makeProgress(prefill_progress_fn function,
   return [=](const char *phase, uint64_t done, uint64_t total) {
     function(phase, done, total, user);
   };
+}
+
+Result<std::unique_ptr<ResidentWeights>>
+packWeights(const LoadedModule &module, const CheckpointSource &source,
+            prefill_progress_fn progress, void *user) {
+  if (Result<void> ok = source.checkUnread(module.file()); !ok)
+    return ok.takeError();
+  uint64_t bytes = source.totalBytes();
+  if (progress)
+    progress("load", bytes, bytes, user);
+  return ResidentWeights::load(module, source, makeProgress(progress, user));
 }
 
 } // namespace
@@ -194,12 +209,64 @@ prefill_status prefill_weights_load(prefill_module *module,
         CheckpointSource::open(directory, module->impl->file());
     if (!source)
       return fail(source.takeError());
-    uint64_t bytes = source->totalBytes();
-    if (progress)
-      progress("load", bytes, bytes, user);
-    return wrap(ResidentWeights::load(*module->impl, *source,
-                                      makeProgress(progress, user)),
-                out);
+    return wrap(packWeights(*module->impl, *source, progress, user), out);
+  });
+}
+
+prefill_status prefill_weights_load_cached(prefill_module *module,
+                                           const char *directory,
+                                           const char *cache_file, int verify,
+                                           prefill_progress_fn progress,
+                                           void *user, prefill_weights **out) {
+  if (!module || !directory || !out)
+    return nullArgument();
+  return guarded([&] {
+    Result<CheckpointSource> source =
+        CheckpointSource::open(directory, module->impl->file());
+    if (!source)
+      return fail(source.takeError());
+    Result<WeightsCache> cache = WeightsCache::create(
+        *module->impl, *source, cache_file ? cache_file : "");
+    if (!cache)
+      return fail(cache.takeError());
+    Result<std::unique_ptr<ResidentWeights>> weights =
+        cache->load(verify != 0, makeProgress(progress, user));
+    bool used = weights && *weights;
+    if (weights && !used)
+      weights = packWeights(*module->impl, *source, progress, user);
+    if (!weights)
+      return fail(weights.takeError());
+    *out = new prefill_weights{std::move(*weights), std::move(*cache), used};
+    return PREFILL_OK;
+  });
+}
+
+prefill_status prefill_weights_get_cache(const prefill_weights *weights,
+                                         prefill_weights_cache *out) {
+  if (!weights || !out)
+    return nullArgument();
+  *out = {weights->cacheUsed, "", ""};
+  if (weights->cache) {
+    out->file = weights->cache->file().c_str();
+    out->rejected = weights->cache->rejected().c_str();
+  }
+  return PREFILL_OK;
+}
+
+prefill_status prefill_weights_write_cache(prefill_weights *weights,
+                                           prefill_progress_fn progress,
+                                           void *user) {
+  if (!weights)
+    return nullArgument();
+  if (!weights->cache)
+    return fail({ErrorCode::invalidArgument,
+                 "the weights have no cache, expected weights of "
+                 "prefill_weights_load_cached"});
+  if (weights->cacheUsed)
+    return PREFILL_OK;
+  return guarded([&] {
+    return status(
+        weights->cache->write(*weights->impl, makeProgress(progress, user)));
   });
 }
 

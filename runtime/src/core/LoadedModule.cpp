@@ -34,6 +34,7 @@ LoadedModule::loadFile(Device &device, const std::string &path) {
   if (!mapping)
     return mapping.takeError();
   std::unique_ptr<LoadedModule> loaded(new LoadedModule(device));
+  loaded->filePath = path;
   loaded->mapping = std::move(*mapping);
   if (Result<void> ok =
           loaded->initialize(loaded->mapping->data(), loaded->mapping->size());

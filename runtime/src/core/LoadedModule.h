@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace prefill::rt {
@@ -23,6 +24,8 @@ public:
 
   Device &device() const { return owner; }
   const module::Module &file() const { return *table; }
+  /// Empty for a module from memory.
+  const std::string &path() const { return filePath; }
   IsaVariant variant() const { return chosen; }
   /// Indexed as file().kernels().
   KernelFunction kernel(uint32_t index) const { return functions[index]; }
@@ -38,6 +41,7 @@ private:
   Result<void> initialize(const std::byte *data, uint64_t size);
 
   Device &owner;
+  std::string filePath;
   std::optional<MappedFile> mapping;
   std::vector<uint64_t> copy; ///< of what the caller had in memory, aligned
   const module::Module *table = nullptr;

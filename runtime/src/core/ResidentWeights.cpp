@@ -149,6 +149,7 @@ ResidentWeights::load(const LoadedModule &module, const TensorSource &source,
     if (!tensor)
       return tensor.takeError();
     loaded->tensors.push_back(std::move(*tensor));
+    loaded->pointers.push_back(loaded->tensors.back().data());
     total += bytes;
   }
   Result<Allocation> scratch = loaded->allocator.allocate(
@@ -157,6 +158,7 @@ ResidentWeights::load(const LoadedModule &module, const TensorSource &source,
   if (!scratch)
     return scratch.takeError();
 
+  loaded->residentBytes = total;
   uint64_t done = 0;
   if (progress)
     progress("pack", 0, total);
@@ -177,6 +179,21 @@ ResidentWeights::load(const LoadedModule &module, const TensorSource &source,
         progress("pack", done, total);
     }
   }
+  return loaded;
+}
+
+Result<std::unique_ptr<ResidentWeights>>
+ResidentWeights::map(const LoadedModule &module, WeightsCacheFile file,
+                     const Progress &progress) {
+  std::unique_ptr<ResidentWeights> loaded(new ResidentWeights(module));
+  loaded->mapping = std::move(file);
+  const WeightsCacheLayout &layout = loaded->mapping->layout();
+  loaded->residentBytes = layout.tensorBytes;
+  loaded->pointers.resize(module.file().weights()->size());
+  for (const WeightsCacheLayout::Place &place : layout.places)
+    loaded->pointers[place.weight] = loaded->mapping->data(place);
+  if (progress)
+    progress("map", layout.tensorBytes, layout.tensorBytes);
   return loaded;
 }
 

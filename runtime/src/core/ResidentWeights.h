@@ -5,16 +5,18 @@
 #include "core/LoadedModule.h"
 #include "core/Memory.h"
 #include "core/WeightProgram.h"
+#include "core/WeightsCacheFile.h"
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace prefill::rt {
 
 class ResidentWeights {
 public:
-  /// `phase` is "pack"; bytes of resident tensors done and in total.
+  /// `phase` is "pack" or "map"; bytes of resident tensors done and in total.
   using Progress =
       std::function<void(const char *phase, uint64_t done, uint64_t total)>;
 
@@ -23,14 +25,17 @@ public:
   static Result<std::unique_ptr<ResidentWeights>>
   load(const LoadedModule &module, const TensorSource &source,
        const Progress &progress);
+  /// Takes the weights from a file, which is not read before a kernel does.
+  static Result<std::unique_ptr<ResidentWeights>>
+  map(const LoadedModule &module, WeightsCacheFile file,
+      const Progress &progress);
 
   const LoadedModule &module() const { return owner; }
   /// nullptr for weights that are not resident.
-  const std::byte *data(uint32_t weight) const {
-    return tensors[weight].data();
-  }
-  uint64_t bytes() const { return allocator.current(MemoryClass::weights); }
-  /// The index of a weight behind whose end somebody wrote, or -1.
+  const std::byte *data(uint32_t weight) const { return pointers[weight]; }
+  uint64_t bytes() const { return residentBytes; }
+  /// The index of a weight behind whose end somebody wrote, or -1. Always -1
+  /// for mapped weights, which are read-only.
   int64_t damagedWeight() const;
 
 private:
@@ -38,7 +43,11 @@ private:
 
   const LoadedModule &owner;
   Allocator allocator;
-  std::vector<Allocation> tensors; ///< indexed as the module's weights
+  uint64_t residentBytes = 0;
+  // Indexed as the module's weights; owned by either of the two below.
+  std::vector<const std::byte *> pointers;
+  std::vector<Allocation> tensors;
+  std::optional<WeightsCacheFile> mapping;
 };
 
 } // namespace prefill::rt

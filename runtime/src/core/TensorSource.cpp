@@ -99,14 +99,18 @@ rt::CheckpointSource::open(const std::string &directory,
     return checkpoint.takeError();
   if (Result<void> ok = checkConfig(directory, file); !ok)
     return ok.takeError();
+  return rt::CheckpointSource(std::move(*checkpoint), directory);
+}
 
+Result<void>
+rt::CheckpointSource::checkUnread(const module::Module &file) const {
   std::set<std::string, std::less<>> read;
   for (const module::Weight *weight : *file.weights())
     if (const auto *source = weight->source_as_CheckpointSource())
       read.insert(source->name()->str());
   std::string unread;
   int numUnread = 0;
-  for (const TensorView &tensor : checkpoint->tensors()) {
+  for (const TensorView &tensor : checkpoint.tensors()) {
     if (read.count(tensor.name) ||
         endsWith(tensor.name, ".rotary_emb.inv_freq"))
       continue;
@@ -114,7 +118,7 @@ rt::CheckpointSource::open(const std::string &directory,
     // model that this module does not compute.
     if (tensor.name == "lm_head.weight") {
       const TensorView *embedding =
-          checkpoint->find("model.embed_tokens.weight");
+          checkpoint.find("model.embed_tokens.weight");
       if (embedding && embedding->size == tensor.size &&
           std::memcmp(embedding->data, tensor.data, tensor.size) == 0)
         continue;
@@ -132,7 +136,7 @@ rt::CheckpointSource::open(const std::string &directory,
                  quote(directory) + ": " + std::to_string(numUnread) +
                      " tensors that the module does not read: " + unread +
                      (numUnread > 3 ? ", ..." : "")};
-  return rt::CheckpointSource(std::move(*checkpoint), directory);
+  return {};
 }
 
 Result<std::unique_ptr<TensorReader>>

@@ -32,19 +32,23 @@ public:
 /// F32, BF16 and F16 tensors of a checkpoint.
 class CheckpointSource : public TensorSource {
 public:
-  /// Opens `directory` and checks that it fits the module: config.json agrees
-  /// where it states model_type or a size, and no tensor is left that the
-  /// module does not read. Harmless leftovers are `*.rotary_emb.inv_freq`
-  /// (buffers that old checkpoints stored) and lm_head.weight where the module
-  /// has tied it to the embedding.
+  /// Opens `directory` and checks that config.json agrees with the module where
+  /// it states model_type or a size.
   static Result<CheckpointSource> open(const std::string &directory,
                                        const module::Module &file);
+  /// Checks that no tensor is left that the module does not read. Harmless
+  /// leftovers are `*.rotary_emb.inv_freq` (buffers that old checkpoints
+  /// stored) and lm_head.weight where the module has tied it to the embedding,
+  /// which takes a look at every byte of both.
+  Result<void> checkUnread(const module::Module &file) const;
 
   Result<std::unique_ptr<TensorReader>>
   find(const std::string &name,
        const std::vector<int64_t> &shape) const override;
 
   uint64_t totalBytes() const;
+  const Checkpoint &tensors() const { return checkpoint; }
+  const std::string &path() const { return directory; }
 
 private:
   CheckpointSource(Checkpoint checkpoint, std::string directory)

@@ -24,13 +24,16 @@ public:
 
   const std::byte *data() const { return bytes; }
   uint64_t size() const { return length; }
+  /// When the file was last modified, in nanoseconds since 1970.
+  int64_t modifiedNs() const { return modified; }
 
 private:
-  MappedFile(const std::byte *data, uint64_t size)
-      : bytes(data), length(size) {}
+  MappedFile(const std::byte *data, uint64_t size, int64_t modifiedNs)
+      : bytes(data), length(size), modified(modifiedNs) {}
 
   const std::byte *bytes = nullptr;
   uint64_t length = 0;
+  int64_t modified = 0;
 };
 
 } // namespace prefill::rt

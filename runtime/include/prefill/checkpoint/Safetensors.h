@@ -76,12 +76,19 @@ public:
   /// nullptr when there is none.
   const TensorView *find(std::string_view name) const;
 
+  struct File {
+    std::string name; ///< inside the directory
+    MappedFile mapping;
+  };
+  /// Sorted by name.
+  const std::vector<File> &files() const { return mappedFiles; }
+
 private:
   Result<void> addFile(const std::string &directory, const std::string &name);
   Result<void> addShards(const std::string &directory,
                          const std::string &indexName);
 
-  std::vector<MappedFile> files;
+  std::vector<File> mappedFiles;
   std::vector<TensorView> views;
 };
 

@@ -1,0 +1,236 @@
+// Writing the file of packed weights: complete or not at all.
+#include "core/WeightsCacheFile.h"
+#include "prefill/checkpoint/Quote.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <memory>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace prefill;
+using namespace prefill::rt;
+
+namespace {
+
+/// A file that has no name until commit().
+class NamelessFile {
+public:
+  explicit NamelessFile(const std::string &path) : target(path) {
+    // A link stays one. What it names need not exist.
+    std::error_code ignored;
+    for (int links = 0;
+         links < 40 && std::filesystem::is_symlink(target, ignored); ++links) {
+      std::filesystem::path link =
+          std::filesystem::read_symlink(target, ignored);
+      target = link.is_absolute() ? link : target.parent_path() / link;
+    }
+    directory = target.has_parent_path() ? target.parent_path() : ".";
+  }
+  NamelessFile(const NamelessFile &) = delete;
+  NamelessFile &operator=(const NamelessFile &) = delete;
+  ~NamelessFile() {
+    if (!temporary.empty())
+      ::unlink(temporary.c_str());
+    if (descriptor >= 0)
+      ::close(descriptor);
+  }
+
+  /// Takes the space at once, so that a full disk is known before the work.
+  Result<void> create(uint64_t bytes) {
+    // Rename would put a file into the place of whatever is there.
+    struct stat status;
+    if (::stat(target.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+      return fail("it is not a regular file");
+    // Vanishes with the process, even when that is killed.
+    descriptor =
+        ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+    if (descriptor < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {
+      temporary = target.string() + ".XXXXXX";
+      descriptor = ::mkostemp(temporary.data(), O_CLOEXEC);
+      if (descriptor < 0)
+        temporary.clear();
+      else if (::fchmod(descriptor, 0644) != 0)
+        return fail(std::strerror(errno));
+    }
+    if (descriptor < 0)
+      return fail(std::strerror(errno));
+    // A filesystem without the call finds out while writing.
+    if (::fallocate(descriptor, 0, 0, static_cast<off_t>(bytes)) != 0 &&
+        errno != EOPNOTSUPP)
+      return fail(std::strerror(errno));
+    return {};
+  }
+
+  Result<void> writeAt(const std::byte *data, uint64_t size, uint64_t offset) {
+    while (size > 0) {
+      ssize_t count =
+          ::pwrite(descriptor, data, size, static_cast<off_t>(offset));
+      if (count < 0 && errno == EINTR)
+        continue;
+      if (count <= 0)
+        return fail(std::strerror(errno));
+      data += count;
+      size -= static_cast<uint64_t>(count);
+      offset += static_cast<uint64_t>(count);
+    }
+    return {};
+  }
+
+  Result<void> commit() {
+    if (::fsync(descriptor) != 0)
+      return fail(std::strerror(errno));
+    if (temporary.empty()) {
+      // linkat does not replace: the file gets a name of its own first, which
+      // two writers do not share.
+      std::string unnamed = "/proc/self/fd/" + std::to_string(descriptor);
+      for (int attempt = 0;; ++attempt) {
+        std::string name = target.string() + "." + std::to_string(::getpid()) +
+                           "-" + std::to_string(attempt);
+        if (::linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, name.c_str(),
+                     AT_SYMLINK_FOLLOW) == 0) {
+          temporary = name;
+          break;
+        }
+        if (errno != EEXIST || attempt == 1000)
+          return fail(std::strerror(errno));
+      }
+    }
+    if (::rename(temporary.c_str(), target.c_str()) != 0)
+      return fail(std::strerror(errno));
+    temporary.clear();
+    return {};
+  }
+
+private:
+  Error fail(const std::string &why) const {
+    return Error{ErrorCode::io,
+                 "cannot write " + quote(target.string()) + ": " + why};
+  }
+
+  std::filesystem::path target, directory;
+  std::string temporary;
+  int descriptor = -1;
+};
+
+/// Collects bytes at ascending offsets, gaps being zeros, and writes them in
+/// whole pieces of weightsCachePiece at multiples of it.
+class PieceWriter {
+public:
+  explicit PieceWriter(NamelessFile &file)
+      : file(file), piece(new std::byte[weightsCachePiece]) {}
+
+  Result<void> put(const std::byte *data, uint64_t size, uint64_t offset) {
+    if (Result<void> ok = moveTo(offset); !ok)
+      return ok;
+    while (size > 0) {
+      if (filled == 0 && size >= weightsCachePiece) {
+        // Straight from the weights; not in one call, so that memory which the
+        // system has to find for the page cache is asked for bit by bit.
+        uint64_t count = std::min(size, 4 * weightsCachePiece) /
+                         weightsCachePiece * weightsCachePiece;
+        if (Result<void> ok = file.writeAt(data, count, start); !ok)
+          return ok;
+        start += count;
+        data += count;
+        size -= count;
+        continue;
+      }
+      uint64_t count = std::min(size, weightsCachePiece - filled);
+      std::memcpy(piece.get() + filled, data, count);
+      filled += count;
+      data += count;
+      size -= count;
+      if (filled == weightsCachePiece)
+        if (Result<void> ok = flush(); !ok)
+          return ok;
+    }
+    return {};
+  }
+
+  /// Zeros up to the end of the file.
+  Result<void> finish(uint64_t fileBytes) {
+    if (Result<void> ok = moveTo(fileBytes); !ok)
+      return ok;
+    return filled ? flush() : Result<void>();
+  }
+
+private:
+  Result<void> moveTo(uint64_t offset) {
+    while (start + filled < offset) {
+      uint64_t count =
+          std::min(offset - start - filled, weightsCachePiece - filled);
+      std::memset(piece.get() + filled, 0, count);
+      filled += count;
+      if (filled == weightsCachePiece)
+        if (Result<void> ok = flush(); !ok)
+          return ok;
+    }
+    return {};
+  }
+  Result<void> flush() {
+    Result<void> ok = file.writeAt(piece.get(), filled, start);
+    start += filled;
+    filled = 0;
+    return ok;
+  }
+
+  NamelessFile &file;
+  std::unique_ptr<std::byte[]> piece;
+  uint64_t start = 0;  ///< where the piece begins
+  uint64_t filled = 0; ///< bytes in it
+};
+
+} // namespace
+
+Result<void> prefill::rt::writeWeightsCache(
+    const std::string &path, const module::Module &file,
+    const WeightsCacheKey &key,
+    const std::function<const std::byte *(uint32_t)> &tensor,
+    const std::function<void(uint64_t done)> &progress) {
+  WeightsCacheLayout layout(file);
+  NamelessFile output(path);
+  if (Result<void> ok = output.create(layout.fileBytes); !ok)
+    return ok;
+
+  // The header holds the checksums, so it is written last; its piece, which the
+  // small weights share with it, is written twice.
+  std::vector<uint64_t> checksums(layout.places.size());
+  WeightsCacheHeader header = {};
+  std::memcpy(header.magic, weightsCacheMagic, sizeof header.magic);
+  header.version = weightsCacheVersion;
+  header.numTensors = static_cast<uint32_t>(checksums.size());
+  header.key = key;
+  header.fileBytes = layout.fileBytes;
+
+  uint64_t done = 0;
+  PieceWriter writer(output);
+  for (size_t i = 0; i < layout.places.size(); ++i) {
+    const WeightsCacheLayout::Place &place = layout.places[i];
+    const std::byte *data = tensor(place.weight);
+    checksums[i] = contentHash(data, place.bytes);
+    if (Result<void> ok = writer.put(data, place.bytes, place.offset); !ok)
+      return ok;
+    done += place.bytes;
+    if (progress)
+      progress(done);
+  }
+  if (Result<void> ok = writer.finish(layout.fileBytes); !ok)
+    return ok;
+  header.checksum = weightsCacheChecksum(header, checksums);
+  if (Result<void> ok = output.writeAt(
+          reinterpret_cast<const std::byte *>(&header), sizeof header, 0);
+      !ok)
+    return ok;
+  if (Result<void> ok =
+          output.writeAt(reinterpret_cast<const std::byte *>(checksums.data()),
+                         checksums.size() * sizeof(uint64_t), sizeof header);
+      !ok)
+    return ok;
+  return output.commit();
+}
