@@ -113,12 +113,67 @@ class Rows(unittest.TestCase):
         self.assertAlmostEqual(decode["bytes"], 2 * weights + 129 * 24 * 2 * 2 * 64 * 2, delta=1e6)
 
 
+class Tune(unittest.TestCase):
+    """With a stand-in for prefill-opt that looks at --tuning and compiles what the table says."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.scratch = pathlib.Path(scratch.name)
+        self.modules, self.cache, self.tools = (self.scratch / name for name in ("modules", "cache", "bin"))
+        self.tools.mkdir()
+        (self.tools / "prefill-translate").symlink_to(BIN / "prefill-translate")
+
+    def tool(self, on_tuning):
+        path = self.tools / "prefill-opt"
+        path.write_text(f"""#!/usr/bin/python3
+import json, os, sys
+tuning = [a for a in sys.argv[1:] if a.startswith("--tuning=")]
+if tuning:
+    sizes = json.load(open(tuning[0][len("--tuning="):]))
+    {on_tuning}
+os.execv({str(BIN / "prefill-opt")!r}, ["prefill-opt"] + [a for a in sys.argv[1:] if a not in tuning])
+""")
+        path.chmod(0o755)
+
+    def tune(self, *arguments):
+        return bench("--tune", "--filter=tune/attention/(32|64)x256$", "--rounds=1", "--bin", self.tools, "--modules",
+                     self.modules, "--json", self.scratch / "tune.json", *arguments, XDG_CACHE_HOME=str(self.cache))
+
+    def test_the_best_is_written_when_it_beats_the_table(self):
+        self.tool("""if sizes["attention"]["block_q"] == 32: sys.exit("error: 32 is refused")""")
+        result = self.tune("--tune-threshold=1")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        table, refused, tuned = json.loads((self.scratch / "tune.json").read_text())
+        self.assertEqual([row["name"] for row in (table, refused, tuned)],
+                         [f"tune/attention/{name}" for name in ("table", "32x256", "64x256")])
+        self.assertEqual(table["over_table"], 1)
+        self.assertIn("32 is refused", refused["refused"])
+        written = list(self.cache.glob("prefill/tuning-*.json"))
+        if tuned["over_table"] > 1.01:
+            [path] = written
+            self.assertEqual(json.loads(path.read_text()), {
+                "machine": path.stem.removeprefix("tuning-"), "attention": {"block_q": 64, "block_kv": 256}})
+        else:
+            self.assertEqual(written, [])
+            self.assertIn("nothing beats it by more than 1 %", result.stdout)
+
+    def test_a_compiler_that_refuses_all_is_an_error(self):
+        self.tool("""sys.exit("error: no tuning here")""")
+        result = self.tune()
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("error: prefill-opt ended with exit code 1: error: no tuning here\n", result.stderr)
+        self.assertFalse((self.scratch / "tune.json").exists())
+        self.assertEqual(list(self.cache.glob("**/*.json")), [])
+
+
 class CommandLine(unittest.TestCase):
     CASES = {
         "unknown option": (["--bogus"], "--bogus", "--filter"),
         "positional": (["rows"], "'rows'", "--filter"),
         "bad regex": (["--filter=["], "--filter", "regular expression"),
         "filter without a match": (["--filter=nosuchrow"], "'nosuchrow'", "--list"),
+        "no candidate matches": (["--tune", "--filter=gemm/bf16"], "'gemm/bf16'", "tune/gemm"),
         "threads 0": (["--threads=0"], "--threads is '0'", "from 1 to"),
         "threads beyond the machine": (["--threads=100000"], "'100000'", "processors"),
         "threads not a number": (["--threads=two"], "'two'", "integer"),

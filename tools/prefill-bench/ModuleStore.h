@@ -43,6 +43,11 @@ public:
   /// Compiles whether or not there is a file.
   Result<std::string> compile(const ModuleSpec &spec, double *seconds);
 
+  /// Where a file of that name beside the modules lies.
+  std::string place(const std::string &name) const {
+    return directory + "/" + name;
+  }
+
 private:
   ModuleStore(std::string binaries, std::string directory)
       : binaries(std::move(binaries)), directory(std::move(directory)) {}

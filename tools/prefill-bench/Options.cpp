@@ -116,10 +116,9 @@ Result<void> checkCombination(const Options &options) {
   if (options.tune && options.measureMachine)
     return usageError("both --tune and --measure-machine are given, expected "
                       "one");
-  if (options.filter && (options.tune || options.measureMachine))
-    return usageError(std::string("--filter chooses rows, and ") +
-                      (options.tune ? "--tune" : "--measure-machine") +
-                      " runs none, expected one of them");
+  if (options.filter && options.measureMachine)
+    return usageError("--filter chooses rows, and --measure-machine runs none, "
+                      "expected one of them");
   return {};
 }
 
@@ -141,7 +140,10 @@ rows
 machine
   --measure-machine     peak FLOP/s for each instruction set and number of threads, bandwidth of memory and caches, as
                         JSON to standard output or to --json=FILE
-  --tune                try block sizes on this machine; keep the best when it beats the table's by the threshold
+  --tune                try block sizes of GEMM and attention on this machine beside those of the compiler's table
+                        (names for --filter: tune/gemm/64x128 as block_m x block_n, tune/attention/64x256 as block_q x
+                        block_kv); the best goes to $XDG_CACHE_HOME/prefill/tuning-CPU.json, for prefill-opt --tuning,
+                        when it beats the table by more than the threshold; --json holds every candidate
   --tune-threshold[=P]  per cent (default 2)
 modules
   --bin=DIR             where prefill-translate and prefill-opt lie (default: beside this program)

@@ -6,6 +6,7 @@
 #include "Options.h"
 #include "Report.h"
 #include "Rows.h"
+#include "Tune.h"
 #include "core/Device.h"
 #include "prefill/checkpoint/Quote.h"
 
@@ -15,6 +16,7 @@
 #include <benchmark/benchmark.h>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <optional>
 #include <regex>
@@ -28,25 +30,34 @@ using prefill::run::print;
 
 namespace {
 
-Result<std::vector<Row>> chooseRows(const std::optional<std::string> &filter) {
-  std::vector<Row> chosen;
-  std::regex expression;
+Result<std::regex> parseFilter(const std::string &text) {
   try {
-    expression = std::regex(filter.value_or(""));
+    return std::regex(text);
   } catch (const std::regex_error &error) {
     return Error{
         ErrorCode::invalidArgument,
-        "--filter is " + quote(*filter) +
+        "--filter is " + quote(text) +
             ", expected a regular expression (ECMAScript): " + error.what()};
   }
+}
+
+Error matchesNothing(const std::string &filter, const char *expected) {
+  return Error{ErrorCode::invalidArgument,
+               "--filter is " + quote(filter) +
+                   ", and no name matches, expected one that matches " +
+                   expected};
+}
+
+Result<std::vector<Row>> chooseRows(const std::optional<std::string> &filter) {
+  Result<std::regex> expression = parseFilter(filter.value_or(""));
+  if (!expression)
+    return expression.takeError();
+  std::vector<Row> chosen;
   for (Row &row : allRows())
-    if (filter ? std::regex_search(row.name, expression) : !row.onlyWhenNamed)
+    if (filter ? std::regex_search(row.name, *expression) : !row.onlyWhenNamed)
       chosen.push_back(std::move(row));
   if (chosen.empty())
-    return Error{ErrorCode::invalidArgument,
-                 "--filter is " + quote(*filter) +
-                     ", and no row's name matches, expected one that matches "
-                     "a name of prefill-bench --list"};
+    return matchesNothing(*filter, "a name of prefill-bench --list");
   return chosen;
 }
 
@@ -82,11 +93,86 @@ Result<void> finish(std::optional<OutputFile> &file, const std::string &text) {
   return file->commit();
 }
 
+Result<void> runRows(const std::vector<Row> &rows, const Options &options,
+                     ModuleStore &store, std::optional<OutputFile> &file) {
+  if (Result<void> ok = print(tableHead()); !ok)
+    return ok;
+  PeakProbe probe(options.threads);
+  Result<void> printed;
+  auto all =
+      measure(rows, options.rounds, store, probe, [&](const Series &series) {
+        if (printed)
+          printed = print(tableLine(series));
+      });
+  if (!all)
+    return all.takeError();
+  if (!printed)
+    return printed;
+  return finish(file, toJson(*all, options.threads));
+}
+
+Result<void> tune(std::vector<TuneCandidate> &candidates,
+                  const Options &options, ModuleStore &store,
+                  std::optional<OutputFile> &file) {
+  Result<std::string> path = tuningFile();
+  if (!path)
+    return path.takeError();
+  PeakProbe probe(options.threads);
+  if (Result<void> ok =
+          measureCandidates(candidates, options.rounds, store, probe);
+      !ok)
+    return ok;
+  if (Result<void> ok = print(tuneTable(candidates)); !ok)
+    return ok;
+  const TuneCandidate *gemm = winner(candidates, "gemm", options.tuneThreshold);
+  const TuneCandidate *attention =
+      winner(candidates, "attention", options.tuneThreshold);
+  if (gemm || attention) {
+    std::error_code failed;
+    std::filesystem::create_directories(
+        std::filesystem::path(*path).parent_path(), failed);
+    if (failed)
+      return Error{ErrorCode::io,
+                   "cannot write " + quote(*path) + ": " + failed.message()};
+    Result<OutputFile> tuning = OutputFile::create(*path);
+    if (!tuning)
+      return tuning.takeError();
+    if (Result<void> ok = tuning->write(tuningJson(gemm, attention)); !ok)
+      return ok;
+    if (Result<void> ok = tuning->commit(); !ok)
+      return ok;
+  }
+  char threshold[32];
+  std::snprintf(threshold, sizeof threshold, "%g", options.tuneThreshold);
+  std::string verdict =
+      gemm || attention
+          ? "written to " + *path + ", for prefill-opt --tuning\n"
+          : std::string("the compiler's table stands: nothing beats it by "
+                        "more than ") +
+                threshold + " %\n";
+  if (Result<void> ok = print(verdict); !ok)
+    return ok;
+  return finish(file, tuneToJson(candidates, options.threads));
+}
+
 Result<void> execute(const Options &options) {
   if (Result<void> ok = checkDevice(options.device); !ok)
     return ok;
   std::vector<Row> rows;
-  if (!options.tune && !options.measureMachine) {
+  std::vector<TuneCandidate> candidates;
+  if (options.tune) {
+    std::optional<std::regex> expression;
+    if (options.filter) {
+      Result<std::regex> parsed = parseFilter(*options.filter);
+      if (!parsed)
+        return parsed.takeError();
+      expression = *parsed;
+    }
+    candidates = tuneCandidates(expression);
+    if (candidates.empty())
+      return matchesNothing(*options.filter,
+                            "a candidate like tune/gemm/64x128");
+  } else if (!options.measureMachine) {
     Result<std::vector<Row>> chosen = chooseRows(
         options.list && !options.filter ? std::optional<std::string>(".")
                                         : options.filter);
@@ -104,9 +190,6 @@ Result<void> execute(const Options &options) {
       return created.takeError();
     file.emplace(std::move(*created));
   }
-  if (options.tune)
-    return Error{ErrorCode::unsupported,
-                 "--tune needs prefill-opt --tuning, which this build has not"};
   if (options.measureMachine) {
     std::string text = machineToJson(measureMachine(options.threads));
     return file ? finish(file, text) : print(text);
@@ -115,20 +198,8 @@ Result<void> execute(const Options &options) {
       ModuleStore::open(options.binaries, options.modules);
   if (!store)
     return store.takeError();
-  if (Result<void> ok = print(tableHead()); !ok)
-    return ok;
-  PeakProbe probe(options.threads);
-  Result<void> printed;
-  auto all =
-      measure(rows, options.rounds, *store, probe, [&](const Series &series) {
-        if (printed)
-          printed = print(tableLine(series));
-      });
-  if (!all)
-    return all.takeError();
-  if (!printed)
-    return printed;
-  return finish(file, toJson(*all, options.threads));
+  return options.tune ? tune(candidates, options, *store, file)
+                      : runRows(rows, options, *store, file);
 }
 
 int fail(const Error &error) {
