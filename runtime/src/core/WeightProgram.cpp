@@ -1,4 +1,5 @@
 #include "core/WeightProgram.h"
+#include "cpu/WeightKernels.h"
 
 #include <algorithm>
 #include <cmath>
@@ -27,7 +28,7 @@ Result<WeightProgram> WeightProgram::create(const module::Module &file,
       std::vector<float> &gain = program.gains[i];
       gain.resize(file.weights()->Get(scaled->gain())->shape()->Get(0));
       for (size_t k = 0; k < gain.size(); ++k)
-        program.row(scaled->gain(), static_cast<int64_t>(k), &gain[k]);
+        program.row(scaled->gain(), static_cast<int64_t>(k), 0, 1, &gain[k]);
     }
   }
   return program;
@@ -40,19 +41,19 @@ int64_t WeightProgram::rowLength(const module::Weight &weight) {
   return length;
 }
 
-void WeightProgram::row(uint32_t index, int64_t row, float *out) const {
+void WeightProgram::row(uint32_t index, int64_t row, int64_t begin,
+                        int64_t count, float *out) const {
   const module::Weight &weight = *file->weights()->Get(index);
-  int64_t length = rowLength(weight);
   switch (weight.source_type()) {
   case module::WeightSource::CheckpointSource:
-    readers[index]->read(row * length, length, out);
+    readers[index]->read(row * rowLength(weight) + begin, count, out);
     return;
 
   case module::WeightSource::ConcatSource:
     for (uint32_t input : *weight.source_as_ConcatSource()->inputs()) {
       int64_t rows = file->weights()->Get(input)->shape()->Get(0);
       if (row < rows)
-        return this->row(input, row, out);
+        return this->row(input, row, begin, count, out);
       row -= rows;
     }
     return;
@@ -65,16 +66,15 @@ void WeightProgram::row(uint32_t index, int64_t row, float *out) const {
     uint32_t input = source.inputs()->Get(run % 2);
     int64_t inputRow = run / 2 * g + row % g;
     if (inputRow < file->weights()->Get(input)->shape()->Get(0))
-      return this->row(input, inputRow, out);
-    std::fill_n(out, length, 0.0f);
+      return this->row(input, inputRow, begin, count, out);
+    std::fill_n(out, count, 0.0f);
     return;
   }
 
   case module::WeightSource::ScaleColumnsSource: {
-    this->row(weight.source_as_ScaleColumnsSource()->input(), row, out);
-    const std::vector<float> &gain = gains[index];
-    for (int64_t k = 0; k < length; ++k)
-      out[k] *= gain[k];
+    this->row(weight.source_as_ScaleColumnsSource()->input(), row, begin, count,
+              out);
+    weightKernels().scale(gains[index].data() + begin, count, out);
     return;
   }
 
@@ -82,11 +82,12 @@ void WeightProgram::row(uint32_t index, int64_t row, float *out) const {
     // The angle is rounded to f32 as the models were trained with; its cosine
     // and sine are then correctly rounded, which f32 functions would not be.
     const auto &frequencies = *weight.source_as_RopeTableSource()->inv_freq();
-    uint32_t half = frequencies.size();
-    for (uint32_t i = 0; i < half; ++i) {
-      float angle = static_cast<float>(row) * frequencies[i];
-      out[i] = static_cast<float>(std::cos(static_cast<double>(angle)));
-      out[half + i] = static_cast<float>(std::sin(static_cast<double>(angle)));
+    int64_t half = frequencies.size();
+    for (int64_t i = begin; i < begin + count; ++i) {
+      double angle = static_cast<float>(row) *
+                     frequencies[static_cast<uint32_t>(i % half)];
+      out[i - begin] =
+          static_cast<float>(i < half ? std::cos(angle) : std::sin(angle));
     }
     return;
   }

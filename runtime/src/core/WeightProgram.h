@@ -25,8 +25,10 @@ public:
   /// Elements of one row: the product of the extents behind the first.
   static int64_t rowLength(const module::Weight &weight);
 
-  /// f32[rowLength]. Not for packed weights, which are no rows.
-  void row(uint32_t weight, int64_t row, float *out) const;
+  /// f32[count]: numbers [begin, begin + count) of a row. Not for packed
+  /// weights, which are no rows.
+  void row(uint32_t weight, int64_t row, int64_t begin, int64_t count,
+           float *out) const;
 
 private:
   explicit WeightProgram(const module::Module &file) : file(&file) {}

@@ -17,6 +17,7 @@ using Shape = std::vector<int64_t>;
 
 constexpr int64_t maxElements = int64_t(1) << 42;
 constexpr uint32_t maxInputs = 1024;
+constexpr int maxKPack = 64; // WeightPacking's pieces hold whole elements
 constexpr int maxDepth = 64; // rows are evaluated by recursion
 
 Shape shapeOf(const module::Weight &weight) {
@@ -176,10 +177,13 @@ private:
       return fail("packs " + stringifyShape(*matrix) + ", expected rank 2");
     int64_t rows = (*matrix)[0];
     int64_t panel = source.panel_n(), group = source.group_n();
-    if (panel < 1 || source.k_pack() < 1 || group < 1)
+    if (panel < 1 || source.k_pack() < 1 || source.k_pack() > maxKPack ||
+        group < 1)
       return fail("packs with panel_n " + std::to_string(panel) + ", k_pack " +
                   std::to_string(source.k_pack()) + ", group_n " +
-                  std::to_string(group) + ", expected at least 1 each");
+                  std::to_string(group) +
+                  ", expected at least 1 each and k_pack at most " +
+                  std::to_string(maxKPack));
     int64_t fullGroups = rows / group;
     int64_t panels = fullGroups * ceilDiv(group, panel) +
                      ceilDiv(rows - fullGroups * group, panel);

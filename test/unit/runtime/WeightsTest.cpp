@@ -4,6 +4,7 @@
 
 #include "core/LoadedModule.h"
 #include "core/ResidentWeights.h"
+#include "cpu/WeightKernels.h"
 #include "prefill/checkpoint/FloatConversion.h"
 #include "prefill/checkpoint/RandomWeights.h"
 
@@ -11,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -121,6 +123,86 @@ TEST_F(ProgramTest, PackOfLongRows) {
       for (int k = 0; k < 1001; ++k)
         ASSERT_EQ(values[(k / kPack * 4 + n) * kPack + k % kPack],
                   m[n * 1001 + k]);
+  }
+}
+
+// Blocks of rows and pieces of a row, whole ones and what is left of both.
+TEST_F(ProgramTest, PackInBlocksAndPieces) {
+  constexpr int64_t N = 70, K = 2503, panelN = 32;
+  uint32_t matrix = addTensor("m", {N, K}), gain = addTensor("norm", {K});
+  module::ScaleColumnsSourceT scale;
+  scale.input = matrix;
+  scale.gain = gain;
+  uint32_t scaled = add({N, K}, scale, false);
+  rt::RandomTensor m(5, "m", {N, K}), g(5, "norm", {K});
+  for (module::DType dtype : {module::DType::f32, module::DType::bf16})
+    for (int64_t kPack : {1, 2, 4}) {
+      int64_t steps = (K + kPack - 1) / kPack;
+      uint32_t pack = addPack(scaled, panelN, static_cast<int>(kPack), N,
+                              {3, steps, panelN, kPack}, dtype);
+      std::vector<uint8_t> bytes = evaluate(pack, 2);
+      for (int64_t n = 0; n < 3 * panelN; ++n)
+        for (int64_t k = 0; k < steps * kPack; ++k) {
+          float expected = n < N && k < K ? m[n * K + k] * g[k] : 0;
+          int64_t at =
+              ((n / panelN * steps + k / kPack) * panelN + n % panelN) * kPack +
+              k % kPack;
+          uint32_t found = 0, wanted = std::bit_cast<uint32_t>(expected);
+          if (dtype == module::DType::bf16) {
+            wanted = rt::floatToBf16(expected);
+            std::memcpy(&found, &bytes[at * 2], 2);
+          } else {
+            std::memcpy(&found, &bytes[at * 4], 4);
+          }
+          ASSERT_EQ(found, wanted) << n << " " << k << " k_pack " << kPack;
+        }
+    }
+}
+
+TEST(WeightKernels, GiveTheSameBitsOnEveryCPU) {
+  // Every bf16 number, and f32 numbers around every tie between two of them.
+  std::vector<uint16_t> all(65536);
+  std::vector<float> near;
+  for (uint32_t bits = 0; bits < all.size(); ++bits) {
+    all[bits] = static_cast<uint16_t>(bits);
+    for (uint32_t low : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu})
+      near.push_back(std::bit_cast<float>(bits << 16 | low));
+  }
+  const auto count = static_cast<int64_t>(near.size());
+  std::vector<const rt::WeightKernels *> kernels = rt::supportedWeightKernels();
+  EXPECT_EQ(kernels.back(), &rt::weightKernels());
+  for (const rt::WeightKernels *variant : kernels) {
+    std::vector<float> widened(all.size());
+    variant->bf16ToF32(reinterpret_cast<const std::byte *>(all.data()),
+                       static_cast<int64_t>(all.size()), widened.data());
+    for (uint32_t bits = 0; bits < all.size(); ++bits)
+      ASSERT_EQ(std::bit_cast<uint32_t>(widened[bits]), bits << 16);
+    std::vector<uint16_t> rounded(near.size());
+    variant->f32ToBf16(near.data(), count, rounded.data());
+    for (int64_t i = 0; i < count; ++i)
+      ASSERT_EQ(rounded[i], rt::floatToBf16(near[i])) << i;
+    // Odd addresses and counts, nothing written behind the end.
+    std::vector<std::byte> odd(2 * 101 + 1);
+    std::memcpy(odd.data() + 1, all.data() + 16000, 2 * 101);
+    std::vector<float> out(102, -1), gain(101, 3);
+    variant->bf16ToF32(odd.data() + 1, 101, out.data());
+    variant->scale(gain.data(), 101, out.data());
+    for (int i = 0; i < 101; ++i)
+      ASSERT_EQ(out[i], 3 * rt::bf16ToFloat(static_cast<uint16_t>(16000 + i)));
+    EXPECT_EQ(out[101], -1);
+    for (int64_t units : {1, 3, 4, 67}) {
+      const int64_t pitch = 4 * 67 + 8, stride = 128;
+      std::vector<uint32_t> rows(16 * pitch / 4), block(67 * stride / 4, 7);
+      for (size_t i = 0; i < rows.size(); ++i)
+        rows[i] = static_cast<uint32_t>(i * 2654435761u);
+      variant->transpose(reinterpret_cast<const std::byte *>(rows.data()),
+                         pitch, units,
+                         reinterpret_cast<std::byte *>(block.data()), stride);
+      for (int64_t i = 0; i < 67; ++i)
+        for (int64_t n = 0; n < 32; ++n)
+          ASSERT_EQ(block[i * stride / 4 + n],
+                    i < units && n < 16 ? rows[n * pitch / 4 + i] : 7u);
+    }
   }
 }
 

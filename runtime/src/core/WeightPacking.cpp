@@ -1,0 +1,102 @@
+#include "core/WeightPacking.h"
+#include "cpu/WeightKernels.h"
+#include "prefill/checkpoint/FloatConversion.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace prefill;
+using namespace prefill::rt;
+
+WeightPacking::WeightPacking(const module::Module &file,
+                             const WeightProgram &program, uint32_t index,
+                             std::byte *out)
+    : program(program), index(index), weight(*file.weights()->Get(index)),
+      pack(weight.source_as_PackSource()), out(out),
+      elementBytes(byteSize(weight.dtype())), numUnits(weight.shape()->Get(0)),
+      unitElements(WeightProgram::rowLength(weight)) {
+  static_assert(WeightKernels::blockRows == 16, "the rows of Scratch");
+  if (!pack)
+    return;
+  const module::Weight &input = *file.weights()->Get(pack->input());
+  inputRows = input.shape()->Get(0);
+  K = input.shape()->Get(1);
+  panelsPerGroup = (pack->group_n() + pack->panel_n() - 1) / pack->panel_n();
+}
+
+void WeightPacking::write(int64_t unit, std::byte *scratchMemory) const {
+  auto &scratch = *reinterpret_cast<Scratch *>(scratchMemory);
+  std::byte *target = out + unit * unitBytes();
+  if (pack)
+    return writePanel(unit, target, scratch);
+  for (int64_t first = 0; first < unitElements; first += pieceElements) {
+    int64_t count = std::min(pieceElements, unitElements - first);
+    program.row(index, unit, first, count, scratch.row);
+    round(scratch.row, count, target + first * elementBytes);
+  }
+}
+
+void WeightPacking::round(const float *values, int64_t count,
+                          std::byte *target) const {
+  auto *out16 = reinterpret_cast<uint16_t *>(target);
+  switch (weight.dtype()) {
+  case module::DType::bf16:
+    return weightKernels().f32ToBf16(values, count, out16);
+  case module::DType::f16:
+    for (int64_t i = 0; i < count; ++i)
+      out16[i] = floatToF16(values[i]);
+    return;
+  default:
+    std::memcpy(target, values, count * sizeof(float));
+    return;
+  }
+}
+
+void WeightPacking::writePanel(int64_t panel, std::byte *target,
+                               Scratch &scratch) const {
+  int64_t panelN = pack->panel_n(), groupN = pack->group_n();
+  int64_t firstInGroup = panel % panelsPerGroup * panelN;
+  int64_t firstRow = panel / panelsPerGroup * groupN + firstInGroup;
+  int64_t groupRows =
+      std::min(groupN, inputRows - panel / panelsPerGroup * groupN);
+  int64_t rows = std::min(panelN, groupRows - firstInGroup);
+  int64_t packBytes = pack->k_pack() * elementBytes;
+  int64_t stride = panelN * packBytes;
+  // Whole elements of k_pack numbers; a longer one is one piece's business.
+  int64_t step =
+      std::max<int64_t>(1, pieceElements / pack->k_pack()) * pack->k_pack();
+  constexpr int64_t blockRows = WeightKernels::blockRows;
+  constexpr int64_t pitch = sizeof scratch.rounded[0];
+
+  for (int64_t n = 0; n < rows; n += blockRows) {
+    int64_t blockCount = std::min(blockRows, rows - n);
+    for (int64_t k = 0; k < K; k += step) {
+      int64_t count = std::min(step, K - k);
+      for (int64_t row = 0; row < blockCount; ++row) {
+        program.row(pack->input(), firstRow + n + row, k, count, scratch.row);
+        round(scratch.row, count, scratch.rounded[row]);
+      }
+      std::byte *block = target + k / pack->k_pack() * stride + n * packBytes;
+      int64_t whole = count / pack->k_pack() * pack->k_pack();
+      if (packBytes == 4 && blockCount == blockRows)
+        weightKernels().transpose(scratch.rounded[0], pitch,
+                                  whole / pack->k_pack(), block, stride);
+      else
+        for (int64_t row = 0; row < blockCount; ++row)
+          scatter(scratch.rounded[row], whole / pack->k_pack(),
+                  block + row * packBytes, stride);
+      // K's last, incomplete element.
+      for (int64_t row = 0; row < blockCount && whole < count; ++row)
+        std::memcpy(block + whole / pack->k_pack() * stride + row * packBytes,
+                    scratch.rounded[row] + whole * elementBytes,
+                    (count - whole) * elementBytes);
+    }
+  }
+}
+
+void WeightPacking::scatter(const std::byte *row, int64_t count,
+                            std::byte *target, int64_t stride) const {
+  int64_t packBytes = pack->k_pack() * elementBytes;
+  for (int64_t i = 0; i < count; ++i)
+    std::memcpy(target + i * stride, row + i * packBytes, packBytes);
+}

@@ -1,0 +1,58 @@
+// One resident weight, written from the rows of the weight program.
+#ifndef PREFILL_RUNTIME_CORE_WEIGHTPACKING_H
+#define PREFILL_RUNTIME_CORE_WEIGHTPACKING_H
+
+#include "core/WeightProgram.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace prefill::rt {
+
+/// Writes a weight in units that threads share: panels of a packed weight, rows
+/// of any other. A panel, [ceil(K / k_pack)][panel_n][k_pack], is a transpose
+/// of its rows in elements of k_pack numbers. Sixteen rows at a time are
+/// evaluated and rounded a piece after the other into a buffer that stays in
+/// the first-level cache, and from there go to whole cache lines of the panel,
+/// so that memory is read and written once.
+class WeightPacking {
+public:
+  /// `out` holds zeros: what the input does not fill stays as it is.
+  WeightPacking(const module::Module &file, const WeightProgram &program,
+                uint32_t weight, std::byte *out);
+
+  int64_t units() const { return numUnits; }
+  int64_t unitBytes() const { return unitElements * elementBytes; }
+  /// Bytes that a thread needs, 64-byte aligned; the same for every weight.
+  static constexpr uint64_t scratchBytes() { return sizeof(Scratch); }
+
+  /// Thread safe for different units with scratch of one's own.
+  void write(int64_t unit, std::byte *scratch) const;
+
+private:
+  /// Numbers of a row that are evaluated at once.
+  static constexpr int64_t pieceElements = 1024;
+  struct alignas(64) Scratch {
+    float row[pieceElements];
+    // A line more than a power of two: sixteen rows at such a pitch would share
+    // the few sets of the cache that hold one column of them.
+    std::byte rounded[16][pieceElements * sizeof(float) + 64];
+  };
+
+  void round(const float *values, int64_t count, std::byte *out) const;
+  void writePanel(int64_t panel, std::byte *target, Scratch &scratch) const;
+  void scatter(const std::byte *row, int64_t count, std::byte *out,
+               int64_t stride) const;
+
+  const WeightProgram &program;
+  uint32_t index;
+  const module::Weight &weight;
+  const module::PackSource *pack;
+  std::byte *out;
+  int64_t elementBytes, numUnits, unitElements;
+  int64_t inputRows = 0, K = 0, panelsPerGroup = 1;
+};
+
+} // namespace prefill::rt
+
+#endif // PREFILL_RUNTIME_CORE_WEIGHTPACKING_H
