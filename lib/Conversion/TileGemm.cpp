@@ -3,6 +3,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "prefill/Codegen/Common/KernelBuilder.h"
+#include "prefill/Codegen/Common/PackedWeights.h"
 #include "prefill/Conversion/KernelTiling.h"
 
 using namespace mlir;
@@ -44,6 +45,21 @@ static void setTileGrid(func::FuncOp kernel, LoweringConfigAttr config,
           /*plusSequences=*/false, plain ? 1 : multiplier);
 }
 
+/// The row chunk and the tile of columns of a workgroup: chunks innermost
+/// within a group of rows, then tiles of columns, then groups.
+static std::pair<Value, Value> orderTiles(KernelBuilder &b, Value workgroup,
+                                          Value chunks, GemmOp gemm,
+                                          int64_t blockM, int64_t tilesN) {
+  auto groupM = gemm->getAttrOfType<IntegerAttr>(kGroupMAttr);
+  if (!groupM)
+    return {b.remainder(workgroup, chunks), b.divide(workgroup, chunks)};
+  int64_t inGroup = groupM.getInt() / blockM;
+  Value first = b.mul(b.divide(workgroup, inGroup * tilesN), inGroup);
+  Value count = b.min(b.sub(chunks, first), inGroup);
+  Value rest = b.sub(workgroup, b.mul(first, tilesN));
+  return {b.add(first, b.remainder(rest, count)), b.divide(rest, count)};
+}
+
 LogicalResult prefill::tileGemm(func::FuncOp kernel, GemmOp gemm, bool plain) {
   FailureOr<LoweringConfigAttr> config =
       requireConfig(gemm, gemm.getLoweringConfig());
@@ -54,6 +70,11 @@ LogicalResult prefill::tileGemm(func::FuncOp kernel, GemmOp gemm, bool plain) {
           .getDimSize(1);
   int64_t blockM = config->getBlockM(), blockN = config->getBlockN();
   int64_t tilesN = llvm::divideCeil(columns, blockN);
+  if (auto groupM = gemm->getAttrOfType<IntegerAttr>(kGroupMAttr);
+      groupM && (groupM.getInt() < 1 || groupM.getInt() % blockM != 0))
+    return gemm.emitOpError("has ")
+           << kGroupMAttr << " = " << groupM.getInt()
+           << "; expected a positive multiple of block_m = " << blockM;
 
   SmallVector<Value> outs = replaceResultsByBuffers(kernel);
   KernelBuilder b(gemm.getLoc(), gemm);
@@ -62,8 +83,9 @@ LogicalResult prefill::tileGemm(func::FuncOp kernel, GemmOp gemm, bool plain) {
   // Row chunks run innermost, so that neighbouring workgroups read the same
   // weights.
   Value workgroup = createTileLoop(b, rows, b.mul(chunks, tilesN), plain);
-  Value i = b.mul(b.remainder(workgroup, chunks), blockM);
-  Value j = b.mul(b.divide(workgroup, chunks), blockN);
+  auto [chunk, column] = orderTiles(b, workgroup, chunks, gemm, blockM, tilesN);
+  Value i = b.mul(chunk, blockM);
+  Value j = b.mul(column, blockN);
   auto tile = GemmOp::create(b, TypeRange(), gemm.getInput(), gemm.getWeight(),
                              ValueRange{i, j}, outs, *config);
   tile->setDiscardableAttrs(gemm->getDiscardableAttrDictionary());

@@ -10,14 +10,18 @@
 // CHECK-SAME: memref<1xi32>, %{{[a-z0-9]+}}: memref<1xi32>, %{{[a-z0-9]+}}: memref<1xi64>, %{{[a-z0-9]+}}: memref<1xi32>, %{{[a-z0-9]+}}: memref<1xi32>, %{{[a-z0-9]+}}: memref<1xi32>, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: memref<1xi32>
 // CHECK-SAME: memref<1xbf16>, %[[BEGIN:[a-z0-9]+]]: index, %[[END:[a-z0-9]+]]: index, %{{[a-z0-9]+}}: memref<1xi8>
 // CHECK-SAME: prefill.grid = #prefill.grid<tokens, block = 64
-// CHECK-SAME: prefill.kernel, prefill.scratch_bytes = 24576 : i64
+// The tile of accumulators, and on AVX2 the rows in f32.
+// AVX2-SAME: prefill.kernel, prefill.scratch_bytes = 45056 : i64
+// AVX512-SAME: prefill.kernel, prefill.scratch_bytes = 24576 : i64
+// BF16-SAME: prefill.kernel, prefill.scratch_bytes = 24576 : i64
 // CHECK-NOT: prefill.gemm
 // CHECK: scf.for %{{.*}} = %[[BEGIN]] to %[[END]]
 
-// The largest microkernel: 4 x 2 vectors of 8 lanes; 8 x 2 of 16.
-// AVX2: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
+// The largest microkernel: 5 x 2 vectors of 8 lanes; 8 x 2 of 16.
+// AVX2: memref.prefetch
+// AVX2: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
 // AVX2-NOT: vector<16xf32>
-// AVX2-COUNT-16: vector.fma {{.*}} : vector<8xf32>
+// AVX2-COUNT-20: vector.fma {{.*}} : vector<8xf32>
 // AVX2: scf.yield
 // AVX512: scf.for {{.*}} -> (vector<16xf32>, {{.*}}) {
 // AVX512-COUNT-32: vector.fma {{.*}} : vector<16xf32>

@@ -10,8 +10,8 @@
 // CHECK: %[[CHUNKS:.*]] = arith.divui
 // CHECK: scf.forall (%[[WG:.*]]) in (%{{.*}}) {
 // CHECK: %[[R:.*]] = arith.remui %[[WG]], %[[CHUNKS]]
-// CHECK: %[[I:.*]] = arith.muli %[[R]], %c64
 // CHECK: %[[D:.*]] = arith.divui %[[WG]], %[[CHUNKS]]
+// CHECK: %[[I:.*]] = arith.muli %[[R]], %c64
 // CHECK: %[[J:.*]] = arith.muli %[[D]], %c32
 // CHECK: prefill.gemm %[[X]], %[[W]] tile(%[[I]], %[[J]]) outs(%[[OUT]] : memref<?x32xf32>) {lowering_config
 // CHECK: prefill.kv_append
@@ -31,6 +31,43 @@ func.func private @qkv(%x: tensor<?x64xf32>, %w: tensor<3x64x32x1xf32>, %batch: 
     prefill.yield %q, %c : tensor<?x32xf32>, !cache
   }
   return %0, %1 : tensor<?x32xf32>, !cache
+}
+
+// -----
+
+// Groups of two chunks take all three tiles of columns before the next group: the last group may be smaller.
+// CHECK-LABEL: func private @grouped(
+// CHECK: %[[CHUNKS:.*]] = arith.divui
+// CHECK: scf.forall (%[[WG:.*]]) in (%{{.*}}) {
+// CHECK: %[[GROUP:.*]] = arith.divui %[[WG]], %c6
+// CHECK: %[[FIRST:.*]] = arith.muli %[[GROUP]], %c2
+// CHECK: %[[LEFT:.*]] = arith.subi %[[CHUNKS]], %[[FIRST]]
+// CHECK: %[[COUNT:.*]] = arith.minsi %[[LEFT]], %c2
+// CHECK: %[[BEFORE:.*]] = arith.muli %[[FIRST]], %c3
+// CHECK: %[[REST:.*]] = arith.subi %[[WG]], %[[BEFORE]]
+// CHECK: %[[R:.*]] = arith.remui %[[REST]], %[[COUNT]]
+// CHECK: %[[CHUNK:.*]] = arith.addi %[[FIRST]], %[[R]]
+// CHECK: %[[COLUMN:.*]] = arith.divui %[[REST]], %[[COUNT]]
+// CHECK: %[[I:.*]] = arith.muli %[[CHUNK]], %c64
+// CHECK: %[[J:.*]] = arith.muli %[[COLUMN]], %c32
+// CHECK: prefill.gemm {{.*}} tile(%[[I]], %[[J]])
+func.func private @grouped(%x: tensor<?x64xf32>, %w: tensor<3x64x32x1xf32>, %batch: !prefill.batch) -> tensor<?x96xf32> attributes {prefill.kernel} {
+  %0 = prefill.gemm %x, %w {prefill.group_m = 128 : i64, lowering_config = #prefill.lowering_config<tokens, block_m = 64, block_n = 32, block_kv = 0, panel_n = 32, row_buckets = [1]>} : tensor<?x64xf32>, tensor<3x64x32x1xf32> -> tensor<?x96xf32> epilogue {
+  ^bb0(%acc: tensor<?x96xf32>):
+    prefill.yield %acc : tensor<?x96xf32>
+  }
+  return %0 : tensor<?x96xf32>
+}
+
+// -----
+
+func.func private @group_of_part_of_a_chunk(%x: tensor<?x64xf32>, %w: tensor<3x64x32x1xf32>, %batch: !prefill.batch) -> tensor<?x96xf32> attributes {prefill.kernel} {
+  // expected-error @below {{has prefill.group_m = 96; expected a positive multiple of block_m = 64}}
+  %0 = prefill.gemm %x, %w {prefill.group_m = 96 : i64, lowering_config = #prefill.lowering_config<tokens, block_m = 64, block_n = 32, block_kv = 0, panel_n = 32, row_buckets = [1]>} : tensor<?x64xf32>, tensor<3x64x32x1xf32> -> tensor<?x96xf32> epilogue {
+  ^bb0(%acc: tensor<?x96xf32>):
+    prefill.yield %acc : tensor<?x96xf32>
+  }
+  return %0 : tensor<?x96xf32>
 }
 
 // -----

@@ -35,7 +35,7 @@ struct DriverOptions {
 
 constexpr const char *kOptionList =
     "--compile, --compile-to=LEVEL, --explain, --target=cpu, "
-    "--dtype=f32|bf16, --kv-layout=L[:block_size], --max-seq=N, "
+    "--dtype=f32|bf16|f16, --kv-layout=L[:block_size], --max-seq=N, "
     "--disable-pass=FLAG, --isa=NAME, -o FILE, --mlir-…";
 
 int fail(const llvm::Twine &message) {
@@ -201,20 +201,6 @@ int write(StringRef path, llvm::function_ref<void(llvm::raw_ostream &)> fill) {
   return 0;
 }
 
-/// What target cpu has no kernels for, said in the words of the command line.
-std::optional<int> refuseDtype(ModuleOp module, const DriverOptions &options) {
-  if (options.compile.dtype == "f16")
-    return fail("--dtype is 'f16', which target cpu has no kernels for, "
-                "expected f32 or bf16");
-  if (!options.compile.dtype.empty())
-    return std::nullopt;
-  for (auto weight : module.getOps<WeightOp>())
-    if (weight.getTensorType().getElementType().isF16())
-      return fail("the model's dtype is f16, which target cpu has no kernels "
-                  "for: pass --dtype=bf16 or --dtype=f32");
-  return std::nullopt;
-}
-
 } // namespace
 
 // The driver's own options; those that it shares with nobody select it, so that
@@ -237,7 +223,7 @@ const char *mlir::prefill::compileDriverUsage() {
          "target [--isa=avx2|avx512|avx512_bf16]\n"
          "  prefill-opt MODEL.mlir --explain\n\n"
          "  --target=cpu           what to compile for\n"
-         "  --dtype=f32|bf16       default: the model's\n"
+         "  --dtype=f32|bf16|f16   default: the model's\n"
          "  --kv-layout=L[:N]      contiguous (default), head_major, "
          "paged_nhd[:tokens a block]\n"
          "  --max-seq=N            default: 4096 or the model's maximum, "
@@ -290,11 +276,6 @@ int mlir::prefill::compileDriverMain(int argc, char **argv,
     return applyPassManagerCLOptions(pm);
   };
 
-  bool reachesKernels = options.compileModule || options.explain ||
-                        *options.stopAt >= Level::Config;
-  if (reachesKernels)
-    if (std::optional<int> code = refuseDtype(*module, options))
-      return *code;
   if (options.explain &&
       failed(explain(*module, options.compile, configure, llvm::outs())))
     return diagnostics.report("compilation failed");

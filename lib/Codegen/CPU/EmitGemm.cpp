@@ -7,6 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Epilogue.h"
+#include "VectorMemory.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "prefill/Codegen/CPU/EmitKernels.h"
 #include "prefill/Codegen/CPU/Microkernel.h"
@@ -24,6 +26,8 @@ struct GemmShape {
   /// Columns that were padded together when the weight was packed.
   int64_t groupN;
   int64_t panels;
+  /// k of one pass; a multiple of k_pack unless it is all of K.
+  int64_t blockK;
   Type elementType;
 
   int64_t panelsPerGroup() const { return llvm::divideCeil(groupN, kPanelN); }
@@ -33,6 +37,8 @@ struct GemmShape {
   }
   int64_t kPackSize() const { return kPack(elementType); }
   int64_t steps() const { return llvm::divideCeil(k, kPackSize()); }
+  int64_t blockSteps() const { return llvm::divideCeil(blockK, kPackSize()); }
+  bool onePass() const { return blockK >= k; }
   int64_t panelElements() const { return steps() * kPanelN * kPackSize(); }
   /// A row of accumulators: the last panel's padding reaches past block_n, and
   /// an epilogue may read a vector past the last column.
@@ -53,12 +59,19 @@ FailureOr<GemmShape> shapeOf(GemmOp gemm) {
   shape.groupN = shape.n;
   if (auto group = gemm->getAttrOfType<IntegerAttr>(kGroupNAttr))
     shape.groupN = group.getInt();
-  if (!shape.elementType.isF32() && !shape.elementType.isBF16())
+  if (!shape.elementType.isF32() && !shape.elementType.isBF16() &&
+      !shape.elementType.isF16())
     return gemm.emitOpError("has element type ")
-           << shape.elementType << "; target cpu has kernels for f32 and bf16";
-  if (shape.k % shape.kPackSize() != 0)
-    return gemm.emitOpError("has K = ")
-           << shape.k << ", which is odd; target cpu reads bf16 in pairs of k";
+           << shape.elementType
+           << "; target cpu has kernels for f32, bf16 and f16";
+  shape.blockK = shape.k;
+  if (auto blockK = gemm->getAttrOfType<IntegerAttr>(kBlockKAttr))
+    shape.blockK = std::min(shape.k, blockK.getInt());
+  if (shape.blockK < 1 ||
+      (!shape.onePass() && shape.blockK % shape.kPackSize() != 0))
+    return gemm.emitOpError("has ")
+           << kBlockKAttr << " = " << shape.blockK
+           << "; expected a positive multiple of " << shape.kPackSize();
   if (weight.getRank() != 4)
     return gemm.emitOpError("has a weight of type ")
            << weight << "; expected a packed one (run prefill-pack-weights)";
@@ -94,16 +107,37 @@ public:
     rows = b.min(b.sub(abi.rowsOf(gemm.getInput()), firstRow), shape.blockM);
     accumulators =
         abi.allocateScratch(b.getF32Type(), shape.blockM * shape.pitch());
+    cutRows();
     emitMainloop(tileIndex);
     return emitEpilogue(tileIndex);
   }
 
 private:
+  /// Pass by pass over K; in each, panel by panel down the rows.
   void emitMainloop(Value tileIndex) {
+    allocateStage();
     Value firstPanel = b.mul(tileIndex, shape.panelsPerTile());
     Value count = b.index(shape.panelsPerTile());
     if (shape.panels % shape.panelsPerTile() != 0)
       count = b.min(count, b.sub(b.index(shape.panels), firstPanel));
+    auto emitPass = [&](Value start) {
+      firstStep = start;
+      steps = shape.steps() % shape.blockSteps() == 0
+                  ? b.index(shape.blockSteps())
+                  : b.min(b.sub(b.index(shape.steps()), firstStep),
+                          shape.blockSteps());
+      if (stage)
+        emitStage();
+      emitPanels(firstPanel, count);
+    };
+    if (shape.onePass())
+      emitPass(b.index(0));
+    else
+      b.forLoop(b.index(0), b.index(shape.steps()), shape.blockSteps(),
+                emitPass);
+  }
+
+  void emitPanels(Value firstPanel, Value count) {
     b.forLoop(b.index(0), count, 1, [&](Value q) {
       Value panel = b.mul(b.add(firstPanel, q), shape.panelElements());
       // Panels lie at their true columns: the next group overwrites the padding
@@ -117,31 +151,113 @@ private:
     });
   }
 
-  /// Microkernels down the rows of the chunk: the largest, then 4 rows, then
-  /// single ones.
+  /// A copy of the rows for one pass: in f32 where the microkernels want that,
+  /// and where pairs of bf16 would end in the next row, which may hold NaN.
+  void allocateStage() {
+    bool converts = isa.convertsLeftOperand(shape.elementType);
+    if (!converts && shape.k % shape.kPackSize() == 0)
+      return;
+    Type type = converts ? b.getF32Type() : shape.elementType;
+    // Rows a power of two apart would share a set of the first-level cache.
+    stagePitch = llvm::alignTo(shape.blockK, 64) + 16;
+    stage = abi.allocateScratch(type, shape.blockM * stagePitch);
+  }
+
+  void emitStage() {
+    int64_t lanes = isa.lanes;
+    Value input = abi.flat(gemm.getInput());
+    Value firstK = b.mul(firstStep, shape.kPackSize());
+    Value count = b.min(b.sub(b.index(shape.k), firstK), shape.blockK);
+    Value whole = b.mul(b.divide(count, lanes), lanes);
+    Value rest =
+        vector::CreateMaskOp::create(b, VectorType::get({lanes}, b.getI1Type()),
+                                     ValueRange{b.sub(count, whole)});
+    b.forLoop(b.index(0), rows, 1, [&](Value row) {
+      Value from = b.add(b.mul(b.add(firstRow, row), shape.k), firstK);
+      Value to = b.mul(row, stagePitch);
+      b.forLoop(b.index(0), whole, lanes, [&](Value k) {
+        // Short runs of each row are read: the hardware's prefetcher has no
+        // time to see them coming. Prefetches past the last row do no harm.
+        memref::PrefetchOp::create(
+            b, input, ValueRange{b.add(b.add(from, k), 2 * shape.k)},
+            /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
+        storeColumns(b, isa, loadColumns(b, input, b.add(from, k), lanes),
+                     stage, b.add(to, k));
+      });
+      if (shape.k % lanes == 0 && shape.blockK % lanes == 0)
+        return;
+      // Masked lanes become zeros: the other half of the last pair.
+      storeColumns(b, isa,
+                   loadColumns(b, input, b.add(from, whole), lanes, rest),
+                   stage, b.add(to, whole));
+    });
+  }
+
+  /// Cuts the rows of the chunk: as many of the tallest microkernels as fit,
+  /// then the rest in one or two of lower height. A rest that would leave too
+  /// few accumulators in flight is evened out with the last tall one: 37 rows
+  /// are 4 x 8 + 5, but 34 are 3 x 8 + 5 + 5.
+  void cutRows() {
+    int64_t tallest = isa.microRowsOf(shape.elementType);
+    Value rest = b.remainder(rows, tallest);
+    Value whole = b.sub(rows, rest);
+    auto both = [&](Value lhs, Value rhs) -> Value {
+      return arith::AndIOp::create(b, lhs, rhs);
+    };
+    Value low =
+        both(b.compare(arith::CmpIPredicate::sgt, rest, b.index(0)),
+             b.compare(arith::CmpIPredicate::slt, rest, b.index(tallest / 2)));
+    Value even =
+        both(low, b.compare(arith::CmpIPredicate::sgt, whole, b.index(0)));
+    auto choose = [&](Value ifEven, Value otherwise) -> Value {
+      return arith::SelectOp::create(b, even, ifEven, otherwise);
+    };
+    tallEnd = b.sub(whole, choose(b.index(tallest), b.index(0)));
+    Value tail = b.sub(rows, tallEnd);
+    firstTail = choose(b.ceilDivide(tail, 2), tail);
+    secondTail = b.sub(tail, firstTail);
+  }
+
   void emitPanel(Value panel, Value column) {
-    Value done = b.index(0);
-    SmallVector<int64_t> heights{isa.microRows, 4, 1};
-    heights.erase(llvm::unique(heights), heights.end());
-    for (int64_t microRows : heights) {
-      Value end =
-          b.add(done, b.mul(b.divide(b.sub(rows, done), microRows), microRows));
-      b.forLoop(done, end, microRows,
-                [&](Value r) { emitTile(panel, column, r, microRows); });
-      done = end;
-    }
+    int64_t tallest = isa.microRowsOf(shape.elementType);
+    b.forLoop(b.index(0), tallEnd, tallest,
+              [&](Value r) { emitTile(panel, column, r, tallest); });
+    SmallVector<int64_t> heights;
+    for (int64_t height = 1; height < tallest; ++height)
+      heights.push_back(height);
+    b.forLoop(b.index(0), b.index(2), 1, [&](Value tail) {
+      Value isFirst = b.compare(arith::CmpIPredicate::eq, tail, b.index(0));
+      Value height = arith::SelectOp::create(b, isFirst, firstTail, secondTail);
+      Value row = arith::SelectOp::create(b, isFirst, tallEnd,
+                                          b.add(tallEnd, firstTail));
+      auto choice = scf::IndexSwitchOp::create(b, TypeRange(), height, heights,
+                                               heights.size());
+      OpBuilder::InsertionGuard guard(b);
+      for (auto [region, microRows] :
+           llvm::zip_equal(choice.getCaseRegions(), heights)) {
+        b.createBlock(&region);
+        emitTile(panel, column, row, microRows);
+        scf::YieldOp::create(b);
+      }
+      b.createBlock(&choice.getDefaultRegion());
+      scf::YieldOp::create(b);
+    });
   }
 
   void emitTile(Value panel, Value column, Value row, int64_t microRows) {
     MicrokernelOperands operands;
     operands.elementType = shape.elementType;
-    operands.a = abi.flat(gemm.getInput());
+    operands.a = stage ? stage : abi.flat(gemm.getInput());
     operands.b = abi.flat(gemm.getWeight());
     operands.bStepStride = kPanelN * shape.kPackSize();
-    operands.steps = b.index(shape.steps());
+    operands.steps = steps;
+    Value firstK = b.mul(firstStep, shape.kPackSize());
     for (int64_t r = 0; r < microRows; ++r)
       operands.aRowOffsets.push_back(
-          b.mul(b.add(b.add(firstRow, row), r), shape.k));
+          stage
+              ? b.mul(b.add(row, r), stagePitch)
+              : b.add(b.mul(b.add(b.add(firstRow, row), r), shape.k), firstK));
+    panel = b.add(panel, b.mul(firstStep, operands.bStepStride));
     Value target = b.add(b.mul(row, shape.pitch()), column);
     // A single row has too few accumulators to hide the latency of a
     // multiply-add when it takes only a part of the panel.
@@ -150,13 +266,41 @@ private:
     for (int64_t part = 0; part < kPanelN; part += columns) {
       operands.bOffsets =
           panelVectorOffsets(b, isa, shape.elementType, panel, part, vectors);
-      SmallVector<Value> results = emitMicrokernel(b, isa, operands);
+      auto at = [&](int64_t r, int64_t v) {
+        return b.add(target, r * shape.pitch() + part + v * isa.lanes);
+      };
+      SmallVector<Value> results =
+          emitMicrokernel(b, isa, operands, emitStart(microRows, vectors, at));
       for (int64_t r = 0; r < microRows; ++r)
         for (int64_t v = 0; v < vectors; ++v)
-          vector::StoreOp::create(
-              b, results[r * vectors + v], accumulators,
-              b.add(target, r * shape.pitch() + part + v * isa.lanes));
+          vector::StoreOp::create(b, results[r * vectors + v], accumulators,
+                                  at(r, v));
     }
+  }
+
+  /// What a microkernel's accumulators start with: nothing stands for zeros,
+  /// else what the pass before stored.
+  SmallVector<Value> emitStart(int64_t microRows, int64_t vectors,
+                               llvm::function_ref<Value(int64_t, int64_t)> at) {
+    if (shape.onePass())
+      return {};
+    VectorType type = b.vectorF32(isa.lanes);
+    SmallVector<Type> types(microRows * vectors, type);
+    auto start = scf::IfOp::create(
+        b, types, b.compare(arith::CmpIPredicate::eq, firstStep, b.index(0)),
+        /*addThenBlock=*/true, /*addElseBlock=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToEnd(start.thenBlock());
+    scf::YieldOp::create(
+        b, SmallVector<Value>(types.size(), b.splatF32(0.0, isa.lanes)));
+    b.setInsertionPointToEnd(start.elseBlock());
+    SmallVector<Value> loaded;
+    for (int64_t r = 0; r < microRows; ++r)
+      for (int64_t v = 0; v < vectors; ++v)
+        loaded.push_back(
+            vector::LoadOp::create(b, type, accumulators, at(r, v)));
+    scf::YieldOp::create(b, loaded);
+    return SmallVector<Value>(start.getResults());
   }
 
   LogicalResult emitEpilogue(Value tileIndex) {
@@ -223,6 +367,11 @@ private:
   GemmShape shape;
   Value firstRow, firstColumn;
   Value rows, accumulators;
+  Value tallEnd, firstTail, secondTail;
+  // Of the current pass.
+  Value firstStep, steps;
+  Value stage;
+  int64_t stagePitch = 0;
 };
 
 } // namespace

@@ -7,18 +7,28 @@
 using namespace mlir;
 using namespace mlir::prefill;
 
-// AVX2 has 16 registers: 4 rows x 2 vectors leave room for the operands, and
-// 4 is the second row bucket. With 32 registers 8 rows x 2 vectors fit.
+// AVX2 has 16 registers: 6 rows x 2 vectors leave 4 for the operands; the split
+// of bf16 needs 6. Fewer than 8 accumulators could not hide the latency of a
+// multiply-add on two pipes. With 32 registers 8 rows x 2 vectors fit.
 static constexpr CpuIsa kIsas[] = {
-    {"avx2", "x86-64-v3", "", 8, 4, 16, false},
-    {"avx512", "x86-64-v4", "", 16, 8, 32, false},
-    {"avx512_bf16", "x86-64-v4", "+avx512bf16", 16, 8, 32, true},
+    {"avx2", "x86-64-v3", "", 8, 6, 5, 16, false},
+    {"avx512", "x86-64-v4", "", 16, 8, 8, 32, false},
+    {"avx512_bf16", "x86-64-v4", "+avx512bf16", 16, 8, 8, 32, true},
 };
 
 MacKind CpuIsa::macKind(Type elementType) const {
+  if (elementType.isF16())
+    return MacKind::F16Convert;
   if (!elementType.isBF16())
     return MacKind::F32;
   return hasBf16Dot ? MacKind::Bf16Dot : MacKind::Bf16Split;
+}
+
+bool CpuIsa::convertsLeftOperand(Type elementType) const {
+  // With 32 registers and masks on any pipe the split of a row is hidden behind
+  // its multiply-adds.
+  return macKind(elementType) == MacKind::F16Convert ||
+         (macKind(elementType) == MacKind::Bf16Split && lanes < 16);
 }
 
 llvm::ArrayRef<CpuIsa> prefill::cpuIsas() { return kIsas; }

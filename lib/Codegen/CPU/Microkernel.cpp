@@ -36,24 +36,23 @@ public:
 
   SmallVector<Value> accumulate(ValueRange accumulators) {
     SmallVector<Value> acc(accumulators);
-    size_t vectors = ops.bOffsets.size();
     switch (mac) {
-    case MacKind::F32: {
-      SmallVector<Value> columns = loadColumns(b.getF32Type(), lanes);
-      for (auto [r, rowOffset] : llvm::enumerate(ops.aRowOffsets)) {
-        Value scalar =
-            memref::LoadOp::create(b, ops.a, b.add(rowOffset, aStep));
-        Value row = vector::BroadcastOp::create(b, b.vectorF32(lanes), scalar);
-        for (size_t v = 0; v < vectors; ++v) {
-          Value &sum = acc[r * vectors + v];
-          sum = vector::FMAOp::create(b, row, columns[v], sum);
-        }
-      }
+    case MacKind::F32:
+      multiplyAdd(acc, loadColumns(b.getF32Type(), lanes), 0);
       break;
-    }
+    case MacKind::F16Convert:
+      multiplyAdd(acc,
+                  llvm::map_to_vector(loadColumns(b.getF16Type(), lanes),
+                                      [&](Value column) -> Value {
+                                        return arith::ExtFOp::create(
+                                            b, b.vectorF32(lanes), column);
+                                      }),
+                  0);
+      break;
     case MacKind::Bf16Dot: {
       SmallVector<Value> columns = loadColumns(b.getBF16Type(), 2 * lanes);
       auto pairType = VectorType::get({2 * lanes}, b.getBF16Type());
+      size_t vectors = columns.size();
       for (auto [r, rowOffset] : llvm::enumerate(ops.aRowOffsets)) {
         Value row = vector::BitCastOp::create(b, pairType, loadPair(rowOffset));
         for (size_t v = 0; v < vectors; ++v) {
@@ -64,17 +63,26 @@ public:
       break;
     }
     case MacKind::Bf16Split: {
-      SmallVector<SplitPair> columns;
+      SmallVector<Value> even, odd;
       auto intType = VectorType::get({lanes}, b.getI32Type());
-      for (Value pairs : loadColumns(b.getBF16Type(), 2 * lanes))
-        columns.push_back(
-            splitPairs(b, vector::BitCastOp::create(b, intType, pairs), lanes));
+      for (Value pairs : loadColumns(b.getBF16Type(), 2 * lanes)) {
+        SplitPair split =
+            splitPairs(b, vector::BitCastOp::create(b, intType, pairs), lanes);
+        even.push_back(split.even);
+        odd.push_back(split.odd);
+      }
+      if (aIsF32()) {
+        multiplyAdd(acc, even, 0);
+        multiplyAdd(acc, odd, 1);
+        break;
+      }
+      size_t vectors = even.size();
       for (auto [r, rowOffset] : llvm::enumerate(ops.aRowOffsets)) {
         SplitPair row = splitPairs(b, loadPair(rowOffset), lanes);
         for (size_t v = 0; v < vectors; ++v) {
           Value &sum = acc[r * vectors + v];
-          sum = vector::FMAOp::create(b, row.even, columns[v].even, sum);
-          sum = vector::FMAOp::create(b, row.odd, columns[v].odd, sum);
+          sum = vector::FMAOp::create(b, row.even, even[v], sum);
+          sum = vector::FMAOp::create(b, row.odd, odd[v], sum);
         }
       }
       break;
@@ -84,6 +92,27 @@ public:
   }
 
 private:
+  bool aIsF32() const {
+    return cast<MemRefType>(ops.a.getType()).getElementType().isF32();
+  }
+
+  /// One k, the `part`-th of the step: every row's scalar times the columns.
+  void multiplyAdd(SmallVector<Value> &acc, ArrayRef<Value> columns,
+                   int64_t part) {
+    size_t vectors = columns.size();
+    for (auto [r, rowOffset] : llvm::enumerate(ops.aRowOffsets)) {
+      Value scalar = memref::LoadOp::create(
+          b, ops.a, b.add(b.add(rowOffset, aStep), part));
+      if (!scalar.getType().isF32())
+        scalar = arith::ExtFOp::create(b, b.getF32Type(), scalar);
+      Value row = vector::BroadcastOp::create(b, b.vectorF32(lanes), scalar);
+      for (size_t v = 0; v < vectors; ++v) {
+        Value &sum = acc[r * vectors + v];
+        sum = vector::FMAOp::create(b, row, columns[v], sum);
+      }
+    }
+  }
+
   // Flat loads: a two-dimensional transfer of pairs would go through the stack.
   SmallVector<Value> loadColumns(Type elementType, int64_t elements) {
     auto type = VectorType::get({elements}, elementType);

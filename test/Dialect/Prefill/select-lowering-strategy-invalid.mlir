@@ -1,21 +1,5 @@
 // RUN: prefill-opt %s --split-input-file --verify-diagnostics --prefill-select-lowering-strategy
 
-func.func @odd_k(%x: tensor<?x33xbf16>, %w: tensor<64x33xbf16>) -> tensor<?x64xbf16> {
-  // expected-error @below {{'prefill.linear' op has K = 33, which is odd; target cpu reads bf16 in pairs of k}}
-  %0 = prefill.linear %x, %w : tensor<?x33xbf16>, tensor<64x33xbf16> -> tensor<?x64xbf16>
-  return %0 : tensor<?x64xbf16>
-}
-
-// -----
-
-func.func @half(%x: tensor<?x32xf16>, %w: tensor<64x32xf16>) -> tensor<?x64xf16> {
-  // expected-error @below {{'prefill.linear' op has element type f16; target cpu has kernels for f32 and bf16}}
-  %0 = prefill.linear %x, %w : tensor<?x32xf16>, tensor<64x32xf16> -> tensor<?x64xf16>
-  return %0 : tensor<?x64xf16>
-}
-
-// -----
-
 !cache = !prefill.kv_cache<contiguous, num_kv_heads = 1, head_dim_qk = 32, head_dim_v = 32, dtype = f32, block_size = 64>
 func.func @softcap(%q: tensor<?x32xf32>, %batch: !prefill.batch, %cache: !cache) -> tensor<?x32xf32> {
   // expected-error @below {{'prefill.attention' op has softcap = 5.000000e+01; target cpu has no kernel for it}}

@@ -11,6 +11,8 @@ struct GemmCase {
   int64_t n, k, blockN;
   int64_t blockM = 64;
   int64_t groupN = 0; // 0: n
+  int64_t blockK = 0; // 0: one pass over K
+  int64_t groupM = 0; // 0: all rows
   int64_t group() const { return groupN ? groupN : n; }
 };
 
@@ -22,8 +24,11 @@ std::string gemmText(const GemmCase &c, bool bf16, const std::string &output) {
          ", %batch: !prefill.batch) -> " + out +
          " attributes {prefill.kernel} {\n  %0 = prefill.gemm %x, %w {" +
          config(c.blockM, c.blockN) +
-         ", prefill.group_n = " + std::to_string(c.group()) + "} : " + x +
-         ", " + w + " -> " + out + " epilogue {\n  ^bb0(%acc: " + acc +
+         ", prefill.group_n = " + std::to_string(c.group()) +
+         (c.blockK ? ", prefill.block_k = " + std::to_string(c.blockK) : "") +
+         (c.groupM ? ", prefill.group_m = " + std::to_string(c.groupM) : "") +
+         "} : " + x + ", " + w + " -> " + out +
+         " epilogue {\n  ^bb0(%acc: " + acc +
          "):\n    prefill.yield %acc : " + acc + "\n  }\n  return %0 : " + out +
          "\n}\n";
 }
@@ -64,12 +69,19 @@ protected:
 };
 
 TEST_P(GemmTest, EveryRowCountAndRaggedColumns) {
-  for (GemmCase c : {GemmCase{32, 64, 32}, GemmCase{131, 130, 32},
-                     GemmCase{80, 6, 96}, GemmCase{256, 96, 128},
-                     // Tiles of two padded groups of 40 columns.
-                     GemmCase{160, 64, 80, 64, 40},
-                     // The last tile has fewer panels.
-                     GemmCase{160, 64, 64}}) {
+  for (GemmCase c :
+       {GemmCase{32, 64, 32}, GemmCase{131, 130, 32}, GemmCase{80, 6, 96},
+        GemmCase{256, 96, 128},
+        // Tiles of two padded groups of 40 columns.
+        GemmCase{160, 64, 80, 64, 40},
+        // The last tile has fewer panels.
+        GemmCase{160, 64, 64},
+        // Passes over K, the last one shorter or not.
+        GemmCase{96, 128, 96, 64, 0, 64}, GemmCase{131, 130, 32, 64, 0, 32},
+        // A pair of k whose second half is padding.
+        GemmCase{64, 33, 64}, GemmCase{64, 129, 64, 64, 0, 64},
+        // Two chunks of rows take all tiles before the third does.
+        GemmCase{96, 64, 32, 8, 0, 0, 16}}) {
     CompiledKernel kernel(gemmText(c, bf16(), "f32"), isa());
     ASSERT_TRUE(kernel.ok());
     Matrix w = Matrix(c.n, c.k, bf16()).randomize(1);
@@ -104,7 +116,7 @@ TEST_P(GemmTest, RoundsToBF16) {
 // Chunked and one-shot runs are bit-equal only if a row's result doesn't depend
 // on the rows beside it.
 TEST_P(GemmTest, RowsDoNotDependOnTheirNeighbours) {
-  GemmCase c{96, 128, 96};
+  GemmCase c{96, 127, 96};
   CompiledKernel kernel(gemmText(c, bf16(), "f32"), isa());
   ASSERT_TRUE(kernel.ok());
   Matrix w = Matrix(c.n, c.k, bf16()).randomize(5);
@@ -144,10 +156,12 @@ INSTANTIATE_TEST_SUITE_P(Isas, GemmTest, testing::ValuesIn(variants()),
                                   dtype(std::get<1>(info.param));
                          });
 
-TEST(GemmRefusal, OddKInBF16) {
+TEST(GemmRefusal, PassThatCutsAPair) {
   EXPECT_THAT(
-      CompiledKernel::errorOf(gemmText({64, 33, 64}, true, "f32"), "avx512"),
-      testing::HasSubstr("has K = 33, which is odd"));
+      CompiledKernel::errorOf(gemmText({64, 64, 64, 64, 0, 31}, true, "f32"),
+                              "avx512"),
+      testing::HasSubstr(
+          "has prefill.block_k = 31; expected a positive multiple of 2"));
 }
 
 TEST(GemmRefusal, TileThatCutsAPanel) {

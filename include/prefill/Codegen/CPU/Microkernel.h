@@ -11,10 +11,11 @@
 namespace mlir::prefill {
 
 struct MicrokernelOperands {
-  /// f32 or bf16: the element type of both operands.
+  /// f32, bf16 or f16: the element type of the right operand.
   Type elementType;
-  /// Flat memref of the left operand; row r's element k is at
-  /// aRowOffsets[r] + k. bf16 rows are read in pairs of k.
+  /// Flat memref of the left operand, of that type or f32 (always f32 where it
+  /// is f16); row r's element k is at aRowOffsets[r] + k. bf16 rows are read in
+  /// pairs of k.
   Value a;
   SmallVector<Value> aRowOffsets;
   /// Flat memref of the right operand in packed order: step s (k_pack

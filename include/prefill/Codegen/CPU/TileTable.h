@@ -4,25 +4,37 @@
 #ifndef PREFILL_CODEGEN_CPU_TILETABLE_H
 #define PREFILL_CODEGEN_CPU_TILETABLE_H
 
+#include "prefill/Codegen/CPU/CpuCaches.h"
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
 #include <cstdint>
 
 namespace mlir::prefill {
 
 struct CpuTileSizes {
-  /// Rows of a gemm's workgroup. The tile of f32 accumulators, gemm_block_m x
-  /// block_n, stays in the second-level cache beside the weight's panels.
+  /// Rows of a gemm's workgroup: a tile of f32 accumulators of the widest
+  /// block_n fills the first-level cache.
   int64_t gemmBlockM;
   /// Widths of a tile, best first; multiples of a panel.
-  llvm::ArrayRef<int64_t> blockN;
+  llvm::SmallVector<int64_t> blockN;
+  /// k of a pass over a tile: its rows, even as f32, and a panel of the weight
+  /// fill the second-level cache.
+  int64_t gemmBlockK;
+  /// Bytes of a gemm's input that stay in the third-level cache while the
+  /// weight passes by.
+  int64_t gemmInputBytes;
   /// Rows of a rowwise op's workgroup.
   int64_t rowwiseBlockM;
 };
 
-/// Sizes for a second-level cache of at least 512 KiB and a first-level cache
-/// of 32 KiB, which every x86-64-v3 server core has. `plain`: the smallest
-/// tiles, what tiling is compared against.
-const CpuTileSizes &cpuTileSizes(bool plain = false);
+/// Sizes for those caches. `plain`: the smallest tiles, what tiling is compared
+/// against.
+CpuTileSizes cpuTileSizes(const CpuCaches &caches = {}, bool plain = false);
+
+/// Rows that take all tiles of columns before the next rows do: a multiple of
+/// block_m. `rowBytes`: of a row of the gemm's input.
+int64_t selectGroupM(const CpuTileSizes &sizes, int64_t blockM,
+                     int64_t rowBytes);
 
 /// Columns of a tile and what is padded together when the weight is packed.
 struct ColumnTiling {

@@ -10,6 +10,15 @@ namespace mlir::prefill {
 /// #prefill.pack, when that isn't all of N.
 inline constexpr llvm::StringLiteral kGroupNAttr = "prefill.group_n";
 
+/// Discardable i64 on a gemm: k of one pass over a tile's operands, so that
+/// they stay in a cache; sums go on where the pass before left them. Absent: one
+/// pass over all of K.
+inline constexpr llvm::StringLiteral kBlockKAttr = "prefill.block_k";
+
+/// Discardable i64 on a gemm: rows, a multiple of block_m, that take all tiles
+/// of columns before the next rows do. Absent: all rows.
+inline constexpr llvm::StringLiteral kGroupMAttr = "prefill.group_m";
+
 } // namespace mlir::prefill
 
 #endif // PREFILL_CODEGEN_COMMON_PACKEDWEIGHTS_H

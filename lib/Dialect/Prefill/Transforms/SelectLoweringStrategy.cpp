@@ -94,6 +94,7 @@ private:
           << "unknown target '" << target << "'; valid are cpu";
       return signalPassFailure();
     }
+    sizes = cpuTileSizes({}, plain);
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal() || function->hasAttr(kKernelAttr))
         continue;
@@ -117,7 +118,10 @@ private:
   void configureAttention(AttentionOp attention);
   void setConfig(Operation *op, int64_t blockM, int64_t blockN,
                  int64_t blockKv);
+  void configurePasses(GemmOp gemm, int64_t blockM);
   RowDomain domainOf(Operation *op);
+
+  CpuTileSizes sizes;
 };
 
 } // namespace
@@ -125,28 +129,12 @@ private:
 /// What target cpu cannot do, named before anything is changed.
 LogicalResult SelectLoweringStrategyPass::refuse(func::FuncOp function) {
   WalkResult result = function.walk([&](Operation *op) {
-    for (Type type : op->getResultTypes())
-      if (auto tensor = dyn_cast<RankedTensorType>(type);
-          tensor && tensor.getElementType().isF16()) {
-        op->emitOpError("has element type f16; target cpu has kernels for f32 "
-                        "and bf16 (pass --dtype=bf16 or --dtype=f32)");
-        return WalkResult::interrupt();
-      }
     if (auto attention = dyn_cast<AttentionOp>(op);
         attention && attention.getSoftcap()) {
       op->emitOpError("has softcap = ")
           << attention.getSoftcap()->convertToDouble()
           << "; target cpu has no kernel for it";
       return WalkResult::interrupt();
-    }
-    if (isa<LinearOp, LMHeadOp, GemmOp>(op)) {
-      auto input = cast<RankedTensorType>(op->getOperand(0).getType());
-      if (input.getDimSize(1) % kPack(input.getElementType()) != 0) {
-        op->emitOpError("has K = ")
-            << input.getDimSize(1)
-            << ", which is odd; target cpu reads bf16 in pairs of k";
-        return WalkResult::interrupt();
-      }
     }
     return WalkResult::advance();
   });
@@ -273,17 +261,33 @@ LogicalResult SelectLoweringStrategyPass::configureTiles(Operation *op,
   FailureOr<ColumnDemands> demands = collectDemands(op, body, columns);
   if (failed(demands))
     return failure();
-  ColumnTiling tiling = selectColumnTiling(cpuTileSizes(plain), demands->parts,
-                                           demands->unit, demands->granularity);
+  ColumnTiling tiling = selectColumnTiling(sizes, demands->parts, demands->unit,
+                                           demands->granularity);
   if (tiling.blockN == 0)
     return op->emitOpError("has no tile width on target cpu: parts of [")
            << demands->parts << "] columns, head_dim = " << demands->unit
            << ", interleaved runs of " << demands->granularity;
   if (isa<GemmOp>(op) && tiling.groupN != columns)
     op->setAttr(kGroupNAttr, OpBuilder(op).getI64IntegerAttr(tiling.groupN));
+  if (auto gemm = dyn_cast<GemmOp>(op))
+    configurePasses(gemm, blockM);
   setConfig(op, blockM, tiling.blockN, 0);
   setPartials(op, body, tiling.blockN);
   return success();
+}
+
+/// How a gemm passes over K and over the rows.
+void SelectLoweringStrategyPass::configurePasses(GemmOp gemm, int64_t blockM) {
+  auto input = cast<RankedTensorType>(gemm.getInput().getType());
+  int64_t k = input.getDimSize(1);
+  OpBuilder builder(gemm);
+  if (k > sizes.gemmBlockK)
+    gemm->setAttr(kBlockKAttr, builder.getI64IntegerAttr(sizes.gemmBlockK));
+  if (!plain)
+    gemm->setAttr(kGroupMAttr,
+                  builder.getI64IntegerAttr(selectGroupM(
+                      sizes, blockM,
+                      k * input.getElementType().getIntOrFloatBitWidth() / 8)));
 }
 
 void SelectLoweringStrategyPass::configureAttention(AttentionOp attention) {
@@ -296,7 +300,6 @@ void SelectLoweringStrategyPass::configureAttention(AttentionOp attention) {
 }
 
 LogicalResult SelectLoweringStrategyPass::configure(func::FuncOp function) {
-  const CpuTileSizes &sizes = cpuTileSizes(plain);
   for (Operation &op : function.getBody().front()) {
     LogicalResult result =
         llvm::TypeSwitch<Operation *, LogicalResult>(&op)
