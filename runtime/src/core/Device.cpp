@@ -6,7 +6,8 @@
 using namespace prefill::rt;
 
 Result<std::unique_ptr<Device>> Device::create(const std::string &name,
-                                               int numThreads) {
+                                               int numThreads,
+                                               const Topology &topology) {
   constexpr int maxThreads = 1024;
   if (numThreads < 0 || numThreads > maxThreads)
     return Error{ErrorCode::invalidArgument,
@@ -42,7 +43,8 @@ Result<std::unique_ptr<Device>> Device::create(const std::string &name,
   if (numThreads == 0)
     numThreads = ThreadPool::availableProcessors();
   try {
-    return std::unique_ptr<Device>(new Device(numThreads, forced));
+    return std::unique_ptr<Device>(
+        new Device(Placement(numThreads, topology), forced));
   } catch (const std::system_error &error) {
     return Error{ErrorCode::unsupported, "cannot start " +
                                              std::to_string(numThreads) +

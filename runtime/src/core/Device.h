@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace prefill::rt {
 
@@ -18,15 +19,16 @@ class Device {
 public:
   /// name: "cpu" or "cpu:VARIANT"; numThreads 0: every processor that this
   /// process may use. "cuda..." is refused with "no CUDA device".
-  static Result<std::unique_ptr<Device>> create(const std::string &name,
-                                                int numThreads);
+  static Result<std::unique_ptr<Device>>
+  create(const std::string &name, int numThreads,
+         const Topology &topology = Topology::ofThisMachine());
 
   ThreadPool &threads() { return pool; }
   std::optional<IsaVariant> forcedVariant() const { return forced; }
 
 private:
-  Device(int numThreads, std::optional<IsaVariant> forced)
-      : pool(numThreads), forced(forced) {}
+  Device(Placement placement, std::optional<IsaVariant> forced)
+      : pool(std::move(placement)), forced(forced) {}
 
   ThreadPool pool;
   std::optional<IsaVariant> forced;

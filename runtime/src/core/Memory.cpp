@@ -11,9 +11,6 @@ using namespace prefill::rt;
 
 namespace {
 
-/// From this size on an allocation is a mapping of its own: page-aligned, zero
-/// until touched, returned to the system when freed.
-constexpr uint64_t mappingThreshold = uint64_t(1) << 20;
 /// Below this size asking the system what is available is not worth it.
 constexpr uint64_t availabilityThreshold = uint64_t(64) << 20;
 
@@ -78,7 +75,7 @@ Result<Allocation> Allocator::allocate(MemoryClass memoryClass, uint64_t bytes,
                      " are available on this machine");
 
   void *memory;
-  if (bytes >= mappingThreshold) {
+  if (bytes >= Allocation::ownPagesBytes) {
     memory = ::mmap(nullptr, bytes + guardBytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
@@ -108,7 +105,7 @@ Result<Allocation> Allocator::allocate(MemoryClass memoryClass, uint64_t bytes,
 }
 
 void Allocator::release(const Allocation &allocation) {
-  if (allocation.length >= mappingThreshold)
+  if (allocation.length >= Allocation::ownPagesBytes)
     ::munmap(allocation.bytes, allocation.length + guardBytes);
   else
     std::free(allocation.bytes);

@@ -30,6 +30,10 @@ class Allocator;
 /// somebody wrote past the end.
 class Allocation {
 public:
+  /// From this size on an allocation is a mapping of its own: page-aligned,
+  /// zero until touched, returned to the system when freed.
+  static constexpr uint64_t ownPagesBytes = uint64_t(1) << 20;
+
   Allocation() = default;
   Allocation(Allocation &&other) noexcept;
   Allocation &operator=(Allocation &&other) noexcept;

@@ -3,6 +3,7 @@
 #include "prefill/checkpoint/Quote.h"
 
 #include <algorithm>
+#include <cstring>
 
 using namespace prefill;
 using namespace prefill::rt;
@@ -14,6 +15,30 @@ constexpr int64_t progressBytes = int64_t(32) << 20;
 
 } // namespace
 
+Result<void> ResidentWeights::allocate() {
+  const module::Module &file = owner.file();
+  const Placement &placement = owner.device().threads().placement();
+  for (const module::Weight *weight : *file.weights()) {
+    uint64_t bytes = 0;
+    if (weight->resident()) {
+      bytes = byteSize(weight->dtype());
+      for (int64_t extent : *weight->shape())
+        bytes *= extent;
+    }
+    Result<Allocation> tensor = allocator.allocate(
+        MemoryClass::weights, bytes, "weight " + quote(weight->name()->str()));
+    if (!tensor)
+      return tensor.takeError();
+    // What is smaller shares its pages with other things and fits into caches.
+    if (bytes >= Allocation::ownPagesBytes)
+      placement.placeShares(tensor->data(), bytes);
+    tensors.push_back(std::move(*tensor));
+    pointers.push_back(tensors.back().data());
+    residentBytes += bytes;
+  }
+  return {};
+}
+
 Result<std::unique_ptr<ResidentWeights>>
 ResidentWeights::load(const LoadedModule &module, const TensorSource &source,
                       const Progress &progress) {
@@ -23,32 +48,17 @@ ResidentWeights::load(const LoadedModule &module, const TensorSource &source,
     return program.takeError();
 
   std::unique_ptr<ResidentWeights> loaded(new ResidentWeights(module));
+  if (Result<void> ok = loaded->allocate(); !ok)
+    return ok.takeError();
   ThreadPool &threads = module.device().threads();
-  uint64_t total = 0;
   constexpr uint64_t scratchBytes = WeightPacking::scratchBytes();
-  for (uint32_t i = 0; i < file.weights()->size(); ++i) {
-    const module::Weight &weight = *file.weights()->Get(i);
-    uint64_t bytes = 0;
-    if (weight.resident()) {
-      bytes = byteSize(weight.dtype());
-      for (int64_t extent : *weight.shape())
-        bytes *= extent;
-    }
-    Result<Allocation> tensor = loaded->allocator.allocate(
-        MemoryClass::weights, bytes, "weight " + quote(weight.name()->str()));
-    if (!tensor)
-      return tensor.takeError();
-    loaded->tensors.push_back(std::move(*tensor));
-    loaded->pointers.push_back(loaded->tensors.back().data());
-    total += bytes;
-  }
+  uint64_t total = loaded->residentBytes;
   Result<Allocation> scratch = loaded->allocator.allocate(
       MemoryClass::temporaries, scratchBytes * threads.size(),
       "loading weights");
   if (!scratch)
     return scratch.takeError();
 
-  loaded->residentBytes = total;
   uint64_t done = 0;
   if (progress)
     progress("pack", 0, total);
@@ -76,15 +86,41 @@ Result<std::unique_ptr<ResidentWeights>>
 ResidentWeights::map(const LoadedModule &module, WeightsCacheFile file,
                      const Progress &progress) {
   std::unique_ptr<ResidentWeights> loaded(new ResidentWeights(module));
-  loaded->mapping = std::move(file);
-  const WeightsCacheLayout &layout = loaded->mapping->layout();
+  const WeightsCacheLayout &layout = file.layout();
+  if (module.device().threads().placement().numShares() > 1) {
+    if (Result<void> ok = loaded->allocate(); !ok)
+      return ok.takeError();
+    loaded->copyFrom(file, progress);
+    return loaded;
+  }
   loaded->residentBytes = layout.tensorBytes;
   loaded->pointers.resize(module.file().weights()->size());
   for (const WeightsCacheLayout::Place &place : layout.places)
-    loaded->pointers[place.weight] = loaded->mapping->data(place);
+    loaded->pointers[place.weight] = file.data(place);
   if (progress)
     progress("map", layout.tensorBytes, layout.tensorBytes);
+  loaded->mapping = std::move(file); // the addresses stay
   return loaded;
+}
+
+void ResidentWeights::copyFrom(const WeightsCacheFile &file,
+                               const Progress &progress) {
+  constexpr uint64_t piece = weightsCachePiece;
+  uint64_t done = 0;
+  for (const WeightsCacheLayout::Place &place : file.layout().places) {
+    std::byte *target = tensors[place.weight].data();
+    owner.device().threads().run(
+        static_cast<int64_t>((place.bytes + piece - 1) / piece),
+        [&](int, int64_t begin, int64_t end) {
+          uint64_t first = static_cast<uint64_t>(begin) * piece,
+                   last = std::min(place.bytes,
+                                   static_cast<uint64_t>(end) * piece);
+          std::memcpy(target + first, file.data(place) + first, last - first);
+        });
+    done += place.bytes;
+    if (progress)
+      progress("map", done, residentBytes);
+  }
 }
 
 int64_t ResidentWeights::damagedWeight() const {

@@ -25,7 +25,9 @@ public:
   static Result<std::unique_ptr<ResidentWeights>>
   load(const LoadedModule &module, const TensorSource &source,
        const Progress &progress);
-  /// Takes the weights from a file, which is not read before a kernel does.
+  /// Takes the weights from a file: with one NUMA node by mapping it, so that
+  /// nothing is read before a kernel does; with more by copying each node's
+  /// share into its memory, since the page cache lies where it happens to.
   static Result<std::unique_ptr<ResidentWeights>>
   map(const LoadedModule &module, WeightsCacheFile file,
       const Progress &progress);
@@ -40,6 +42,9 @@ public:
 
 private:
   explicit ResidentWeights(const LoadedModule &module) : owner(module) {}
+  /// All memory of the weights, none of it touched.
+  Result<void> allocate();
+  void copyFrom(const WeightsCacheFile &file, const Progress &progress);
 
   const LoadedModule &owner;
   Allocator allocator;

@@ -23,9 +23,12 @@ void relax() {
 
 } // namespace
 
-ThreadPool::ThreadPool(int size)
-    : numThreads(std::max(1, size)),
-      maySpin(numThreads <= availableProcessors()) {
+ThreadPool::ThreadPool(Placement placement)
+    : placed(std::move(placement)), numThreads(placed.numThreads()),
+      maySpin(numThreads <= availableProcessors()),
+      shares(new Share[placed.numShares()]) {
+  for (int i = 0; i < placed.numShares(); ++i)
+    shares[i].threads = placed.threadsOf(i);
   workers.reserve(numThreads - 1);
   try {
     for (int thread = 1; thread < numThreads; ++thread)
@@ -74,16 +77,23 @@ void ThreadPool::run(int64_t count, const Body &body, int64_t grain) {
   }
   // A late thread that still looks at the last launch must not claim a part of
   // it once `units` changes: close the counter before anything else.
-  uint64_t launch = (next >> 32) + 1;
-  next = launch << 32 | closed;
+  int numShares = placed.numShares();
+  uint64_t launch = (shares[0].next >> 32) + 1;
+  for (int i = 0; i < numShares; ++i)
+    shares[i].next = launch << 32 | closed;
   this->body = &body;
   this->count = count;
   unit = (count >> 31) + 1;
   int64_t numUnits = (count + unit - 1) / unit;
-  units = numUnits;
   grainUnits = std::max<int64_t>(1, grain / unit);
   unfinished = static_cast<uint32_t>(numUnits);
-  next = launch << 32;
+  for (int i = 0; i < numShares; ++i) {
+    shares[i].first = placed.begin(i, numUnits, grainUnits);
+    shares[i].units =
+        placed.begin(i + 1, numUnits, grainUnits) - shares[i].first;
+  }
+  for (int i = 0; i < numShares; ++i)
+    shares[i].next = launch << 32;
   ++generation;
   generation.notify_all();
 
@@ -96,9 +106,10 @@ void ThreadPool::run(int64_t count, const Body &body, int64_t grain) {
 
 /// Of the chunk at `position` with `left` units behind it: a part of a
 /// thread's share, and towards the end a part of what is left.
-int64_t ThreadPool::chunkSize(int64_t position, int64_t left) const {
-  int64_t largest = (position + left) / (numThreads * chunksPerThread);
-  int64_t size = std::clamp<int64_t>(left / (2 * numThreads), 1,
+int64_t ThreadPool::chunkSize(const Share &share, int64_t position,
+                              int64_t left) const {
+  int64_t largest = (position + left) / (share.threads * chunksPerThread);
+  int64_t size = std::clamp<int64_t>(left / (2 * share.threads), 1,
                                      std::max<int64_t>(1, largest));
   int64_t grain = grainUnits.load(std::memory_order_relaxed);
   // Up to the next multiple of the grain that is at least half a chunk away.
@@ -108,25 +119,34 @@ int64_t ThreadPool::chunkSize(int64_t position, int64_t left) const {
 }
 
 void ThreadPool::takeChunks(int thread) {
-  uint64_t state = next;
+  // The own node's share first; what others have not done by then costs more
+  // where they are than here.
+  int numShares = placed.numShares();
+  for (int i = 0; i < numShares; ++i)
+    takeChunks(shares[(placed.share(thread) + i) % numShares], thread);
+}
+
+void ThreadPool::takeChunks(Share &share, int thread) {
+  uint64_t state = share.next;
   for (;;) {
     int64_t position = static_cast<uint32_t>(state);
-    int64_t left = units.load(std::memory_order_relaxed) - position;
+    int64_t left = share.units.load(std::memory_order_relaxed) - position;
     if (left <= 0)
       return;
-    int64_t size = chunkSize(position, left);
-    if (!next.compare_exchange_weak(state, state + size))
+    int64_t size = chunkSize(share, position, left);
+    if (!share.next.compare_exchange_weak(state, state + size))
       continue;
-    int64_t begin = position * unit;
+    int64_t begin = (share.first + position) * unit;
     (*body)(thread, begin, std::min(begin + size * unit, count));
     // run() may return from here on.
     if (unfinished.fetch_sub(static_cast<uint32_t>(size)) == size)
       unfinished.notify_one();
-    state = next;
+    state = share.next;
   }
 }
 
 void ThreadPool::workerLoop(int thread) {
+  placed.pinCallingThread(thread);
   uint32_t seen = 0;
   for (;;) {
     if (!spinUntil([&] { return generation != seen; }))

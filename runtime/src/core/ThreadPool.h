@@ -7,10 +7,14 @@
 #ifndef PREFILL_RUNTIME_CORE_THREADPOOL_H
 #define PREFILL_RUNTIME_CORE_THREADPOOL_H
 
+#include "core/Topology.h"
+
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -32,12 +36,17 @@ public:
   using Body = std::function<void(int thread, int64_t begin, int64_t end)>;
 
   /// Throws std::system_error when the system gives no more threads.
-  explicit ThreadPool(int size);
+  explicit ThreadPool(int size) : ThreadPool(Placement(std::max(1, size))) {}
+  /// With more nodes than one, threads are bound to theirs (but for thread 0,
+  /// the caller's, which is not ours to bind), begin each launch in their
+  /// node's share of it, and then help the others.
+  explicit ThreadPool(Placement placement);
   ThreadPool(const ThreadPool &) = delete;
   ThreadPool &operator=(const ThreadPool &) = delete;
   ~ThreadPool();
 
   int size() const { return numThreads; }
+  const Placement &placement() const { return placed; }
 
   /// Runs body over [0, count) and returns when all of it is done. Chunks are
   /// handed out on demand; they shrink towards the end, so that all threads
@@ -54,10 +63,25 @@ public:
 private:
   void workerLoop(int thread);
   void takeChunks(int thread);
-  int64_t chunkSize(int64_t position, int64_t left) const;
+  /// A node's part of the launch, with its own counter.
+  struct alignas(64) Share {
+    int threads = 0;
+    /// A thread reads it after it claimed a chunk.
+    int64_t first = 0;
+    /// This it reads before: a late thread may see that of the next launch, but
+    /// then its claim fails.
+    std::atomic<int64_t> units{0};
+    /// Number of the launch in the upper half, position in the lower one. One
+    /// word, so that no thread claims a part of a launch that it has not seen
+    /// begin.
+    std::atomic<uint64_t> next{0};
+  };
+  void takeChunks(Share &share, int thread);
+  int64_t chunkSize(const Share &share, int64_t position, int64_t left) const;
   void stop();
   template <typename Condition> bool spinUntil(Condition condition) const;
 
+  const Placement placed;
   const int numThreads;
   const bool maySpin;
   std::vector<std::thread> workers;
@@ -68,13 +92,8 @@ private:
   // until every claimed chunk is done.
   const Body *body = nullptr;
   int64_t count = 0, unit = 1;
-  // These it reads before: a late thread may see those of the next launch, but
-  // then its claim fails.
-  std::atomic<int64_t> units{0}, grainUnits{1};
-  /// Number of the launch in the upper half, position in the lower one. One
-  /// word, so that no thread claims a part of a launch that it has not seen
-  /// begin.
-  std::atomic<uint64_t> next{0};
+  std::atomic<int64_t> grainUnits{1};
+  const std::unique_ptr<Share[]> shares; ///< placed.numShares() of them
   std::atomic<uint32_t> unfinished{0};
   std::atomic<uint32_t> generation{0};
   std::atomic<bool> stopping{false};
