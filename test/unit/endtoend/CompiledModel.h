@@ -59,6 +59,8 @@ public:
   double goldenBf16Error(int64_t count) const;
   MemoryPrediction predictedMemory() const;
   const prefill_module_info &info() const { return moduleInfo; }
+  /// The instruction set that it runs with.
+  std::string variant() const { return prefill_module_variant(module.get()); }
 
 private:
   std::string directory, explanation;

@@ -206,25 +206,56 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
+/// Every instruction set that this CPU has, whichever it would choose.
 class IsaVariant
-    : public testing::TestWithParam<std::tuple<const char *, const char *>> {};
-
-// What this CPU cannot run is a skip with a reason, not a pass.
-TEST_P(IsaVariant, AgreesWithTransformers) {
-  auto [device, dtype] = GetParam();
-  prefill_device *probe = nullptr;
-  if (prefill_device_create(device, 1, &probe) != PREFILL_OK)
-    GTEST_SKIP() << device << ": " << prefill_last_error();
-  prefill_device_destroy(probe);
-  CompiledModel model("qwen2", dtype, "contiguous", device);
-  for (int64_t length : {1, 65, 129}) {
-    double error = relativeError(model.run().prefill(model.tokens(length)),
-                                 model.golden(length));
-    EXPECT_LT(error, std::string(dtype) == "f32"
-                         ? kTolerance
-                         : 2 * model.goldenBf16Error(length))
-        << length << " tokens";
+    : public testing::TestWithParam<std::tuple<const char *, const char *>> {
+protected:
+  // What this CPU cannot run is a skip with a reason, not a pass.
+  void SetUp() override {
+    prefill_device *probe = nullptr;
+    if (prefill_device_create(device, 1, &probe) != PREFILL_OK)
+      GTEST_SKIP() << device << ": " << prefill_last_error();
+    prefill_device_destroy(probe);
   }
+  const char *device = std::get<0>(GetParam()),
+             *dtype = std::get<1>(GetParam());
+};
+
+TEST_P(IsaVariant, AgreesWithTransformers) {
+  // Biases; GQA of three; a window; norms of heads.
+  for (const char *name : {"qwen2", "llama-gqa3", "mistral-window", "qwen3"}) {
+    CompiledModel model(name, dtype, "contiguous", device);
+    EXPECT_EQ("cpu:" + model.variant(), device);
+    for (int64_t length : {1, 2, 65, 129, 513}) {
+      double error = relativeError(model.run().prefill(model.tokens(length)),
+                                   model.golden(length));
+      EXPECT_LT(error, std::string(dtype) == "f32"
+                           ? kTolerance
+                           : 2 * model.goldenBf16Error(length))
+          << name << ", " << length << " tokens";
+    }
+  }
+}
+
+TEST_P(IsaVariant, EveryWayToRunAPromptGivesTheSameBits) {
+  CompiledModel model("llama-gqa3", dtype, "paged_nhd:16", device);
+  CompiledModel oneThread("llama-gqa3", dtype, "paged_nhd:16", device, 1);
+  std::vector<int32_t> tokens = model.tokens(129);
+  Logits whole = model.run().prefill(tokens);
+  EXPECT_EQ(oneThread.run().prefill(tokens), whole) << "one thread";
+  for (size_t piece : {1, 7, 33, 64}) {
+    PromptRun run = model.run();
+    Logits logits;
+    for (size_t begin = 0; begin < tokens.size(); begin += piece)
+      logits = run.prefill(
+          {tokens.begin() + begin,
+           tokens.begin() + std::min(begin + piece, tokens.size())});
+    EXPECT_EQ(logits, whole) << "pieces of " << piece;
+  }
+  PromptRun poisoned = model.run();
+  check(prefill_session_set_poison(poisoned.session.get(), 1), "poison");
+  check(prefill_kv_cache_poison_unused(poisoned.cache.get()), "poison cache");
+  EXPECT_EQ(poisoned.prefill(tokens), whole) << "poison";
 }
 
 INSTANTIATE_TEST_SUITE_P(

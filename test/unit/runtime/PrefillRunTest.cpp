@@ -17,6 +17,7 @@
 
 using namespace prefill;
 using namespace prefill::test;
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -133,6 +134,20 @@ TEST_F(PrefillRun, LogitsAreTheReferences) {
     EXPECT_EQ(shape, "(1,13,)");
     EXPECT_EQ(last, std::vector<float>(all.end() - testVocab, all.end()));
   }
+}
+
+TEST_F(PrefillRun, RunsWithTheInstructionsThatItIsToldTo) {
+  Result result =
+      run(module + " --random-weights 7 --tokens 1 --stats=json --isa avx2");
+  ASSERT_EQ(result.exitCode, 0) << result.err;
+  nlohmann::json stats = nlohmann::json::parse(result.out);
+  EXPECT_EQ(stats["variant"], "avx2");
+  EXPECT_GT(stats["start_ms"].get<double>(), 0);
+  EXPECT_EQ(stats["weights_cache"], "");
+  // The module has code for avx2 alone; a CPU without avx512 says so instead.
+  EXPECT_THAT(errorOf(module + " --random-weights 7 --tokens 1 --isa=avx512"),
+              AnyOf(HasSubstr("the module has no code for cpu:avx512"),
+                    HasSubstr("this CPU supports avx2")));
 }
 
 TEST_F(PrefillRun, DecodesGreedily) {
@@ -259,6 +274,10 @@ TEST_F(PrefillRun, RefusesWithOneLine) {
       {ok + "--decode=-1", "--decode is '-1'"},
       {ok + "--threads 0", "--threads is '0', expected an integer from 1"},
       {ok + "--chunk 0", "--chunk is '0'"},
+      {ok + "--isa sse", "--isa is 'sse', expected avx2, avx512 or "
+                         "avx512_bf16"},
+      {ok + "--isa=", "--isa is ''"},
+      {ok + "--isa avx2 --device cpu:avx2", "both --isa and --device"},
       {ok + "--all-logits=yes", "option --all-logits takes no value"},
       {ok + "--stats=xml", "--stats is 'xml', expected json"},
       {ok + "--text a", "more than one prompt is given"},
