@@ -48,12 +48,22 @@ TEST(ThreadPool, CoversEveryRangeOnce) {
   }
 }
 
+// A thread may come so late that it meets the launch after the one it was woken
+// for, while that one is being set up.
 TEST(ThreadPool, ManyShortLaunches) {
-  ThreadPool pool(4);
-  std::atomic<int64_t> sum{0};
-  for (int launch = 0; launch < 5000; ++launch)
-    pool.run(3, [&](int, int64_t begin, int64_t end) { sum += end - begin; });
-  EXPECT_EQ(sum, 15000);
+  for (int threads : {2, 4}) {
+    ThreadPool pool(threads);
+    for (int launch = 0; launch < 400000; ++launch) {
+      int64_t count = 2 + launch * 7 % 40;
+      std::atomic<int64_t> sum{0}, indices{0};
+      pool.run(count, [&](int, int64_t begin, int64_t end) {
+        sum += end - begin;
+        indices += (begin + end - 1) * (end - begin) / 2;
+      });
+      ASSERT_EQ(sum, count);
+      ASSERT_EQ(indices, count * (count - 1) / 2);
+    }
+  }
 }
 
 TEST(ThreadPool, CallersTakeTurns) {
