@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Epilogue.h"
+#include "GemmFewRows.h"
 #include "VectorMemory.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -113,13 +114,40 @@ public:
   }
 
 private:
-  /// Pass by pass over K; in each, panel by panel down the rows.
   void emitMainloop(Value tileIndex) {
     allocateStage();
     Value firstPanel = b.mul(tileIndex, shape.panelsPerTile());
     Value count = b.index(shape.panelsPerTile());
     if (shape.panels % shape.panelsPerTile() != 0)
       count = b.min(count, b.sub(b.index(shape.panels), firstPanel));
+    b.ifThenElse(
+        b.compare(arith::CmpIPredicate::sle, rows,
+                  b.index(isa.microRowsOf(shape.elementType))),
+        [&] { emitFewRows(firstPanel, count); },
+        [&] { emitPasses(firstPanel, count); });
+  }
+
+  void emitFewRows(Value firstPanel, Value count) {
+    FewRowsTile tile;
+    tile.elementType = shape.elementType;
+    tile.k = shape.k;
+    tile.input = abi.flat(gemm.getInput());
+    tile.firstRow = firstRow;
+    tile.rows = rows;
+    tile.weight = abi.flat(gemm.getWeight());
+    tile.weightElements = shape.panels * shape.panelElements();
+    tile.panelElements = shape.panelElements();
+    tile.firstPanel = firstPanel;
+    tile.panels = count;
+    auto column = [&](Value q) { return columnOf(q); };
+    tile.columnOf = column;
+    tile.accumulators = accumulators;
+    tile.pitch = shape.pitch();
+    emitFewRowsTile(b, isa, abi, tile);
+  }
+
+  /// Pass by pass over K; in each, panel by panel down the rows.
+  void emitPasses(Value firstPanel, Value count) {
     auto emitPass = [&](Value start) {
       firstStep = start;
       steps = shape.steps() % shape.blockSteps() == 0
@@ -140,15 +168,19 @@ private:
   void emitPanels(Value firstPanel, Value count) {
     b.forLoop(b.index(0), count, 1, [&](Value q) {
       Value panel = b.mul(b.add(firstPanel, q), shape.panelElements());
-      // Panels lie at their true columns: the next group overwrites the padding
-      // of the one before, because panels are done in ascending order.
-      int64_t perGroup = shape.panelsPerGroup();
-      Value column = shape.groupN % kPanelN == 0 || shape.groupN == shape.n
-                         ? b.mul(q, kPanelN)
-                         : b.add(b.mul(b.divide(q, perGroup), shape.groupN),
-                                 b.mul(b.remainder(q, perGroup), kPanelN));
-      emitPanel(panel, column);
+      emitPanel(panel, columnOf(q));
     });
+  }
+
+  /// Of panel `q` of the tile. Panels lie at their true columns: the next group
+  /// overwrites the padding of the one before, because panels are done in
+  /// ascending order.
+  Value columnOf(Value q) {
+    int64_t perGroup = shape.panelsPerGroup();
+    if (shape.groupN % kPanelN == 0 || shape.groupN == shape.n)
+      return b.mul(q, kPanelN);
+    return b.add(b.mul(b.divide(q, perGroup), shape.groupN),
+                 b.mul(b.remainder(q, perGroup), kPanelN));
   }
 
   /// A copy of the rows for one pass: in f32 where the microkernels want that,
@@ -223,7 +255,8 @@ private:
     b.forLoop(b.index(0), tallEnd, tallest,
               [&](Value r) { emitTile(panel, column, r, tallest); });
     SmallVector<int64_t> heights;
-    for (int64_t height = 1; height < tallest; ++height)
+    // A chunk of fewer rows than one tall microkernel's is not here.
+    for (int64_t height = tallest / 2; height < tallest; ++height)
       heights.push_back(height);
     b.forLoop(b.index(0), b.index(2), 1, [&](Value tail) {
       Value isFirst = b.compare(arith::CmpIPredicate::eq, tail, b.index(0));

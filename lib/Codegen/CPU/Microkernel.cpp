@@ -3,6 +3,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
+#include "prefill/Codegen/CPU/TileTable.h"
 
 using namespace mlir;
 using namespace mlir::prefill;
@@ -116,9 +117,24 @@ private:
   // Flat loads: a two-dimensional transfer of pairs would go through the stack.
   SmallVector<Value> loadColumns(Type elementType, int64_t elements) {
     auto type = VectorType::get({elements}, elementType);
+    if (ops.prefetchDistance)
+      prefetchColumns(elements);
     return llvm::map_to_vector(ops.bOffsets, [&](Value offset) -> Value {
       return vector::LoadOp::create(b, type, ops.b, b.add(offset, bStep));
     });
+  }
+
+  /// One prefetch for each line of the neighbouring vectors of columns.
+  void prefetchColumns(int64_t elements) {
+    constexpr unsigned secondLevel = 2;
+    int64_t line =
+        kCacheLineBytes * 8 / ops.elementType.getIntOrFloatBitWidth();
+    Value ahead = b.add(ops.prefetchDistance, bStep);
+    for (size_t v = 0; v < ops.bOffsets.size(); ++v)
+      if (int64_t(v) * elements % line == 0)
+        memref::PrefetchOp::create(b, ops.b, b.add(ops.bOffsets[v], ahead),
+                                   /*isWrite=*/false, secondLevel,
+                                   /*isDataCache=*/true);
   }
 
   /// The pair of a row in every lane, as vector<lanes x i32>.

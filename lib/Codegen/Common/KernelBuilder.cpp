@@ -104,3 +104,13 @@ void KernelBuilder::ifThen(Value condition, llvm::function_ref<void()> body) {
   setInsertionPoint(branch.thenBlock()->getTerminator());
   body();
 }
+
+void KernelBuilder::ifThenElse(Value condition, llvm::function_ref<void()> body,
+                               llvm::function_ref<void()> otherwise) {
+  auto branch = scf::IfOp::create(*this, condition, /*withElseRegion=*/true);
+  InsertionGuard guard(*this);
+  setInsertionPoint(branch.thenBlock()->getTerminator());
+  body();
+  setInsertionPoint(branch.elseBlock()->getTerminator());
+  otherwise();
+}

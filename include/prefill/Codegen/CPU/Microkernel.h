@@ -27,6 +27,9 @@ struct MicrokernelOperands {
   int64_t bStepStride;
   /// Number of steps: K / k_pack.
   Value steps;
+  /// Elements ahead of what it reads of the right operand that a step asks the
+  /// second-level cache for; null: it does not.
+  Value prefetchDistance = {};
 };
 
 /// Offsets of the vectors of columns [column, column + count * lanes) of a

@@ -48,6 +48,8 @@ public:
   forLoop(Value begin, Value end, int64_t step, ValueRange init,
           llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body);
   void ifThen(Value condition, llvm::function_ref<void()> body);
+  void ifThenElse(Value condition, llvm::function_ref<void()> body,
+                  llvm::function_ref<void()> otherwise);
 };
 
 } // namespace mlir::prefill

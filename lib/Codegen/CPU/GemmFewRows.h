@@ -1,0 +1,42 @@
+//===- GemmFewRows.h - a gemm's tile of few rows ----------------*- C++ -*-===//
+//
+// Rows of which one microkernel takes all: decode steps and the shortest
+// prompts. Arithmetic then hides behind the weights, which come from memory and
+// are read once, so everything serves their stream: panels one after the other
+// in the order of memory, no row padding, lines asked for ahead, and the rows
+// in a place where they leave the first-level cache to the panels.
+//
+//===----------------------------------------------------------------------===//
+#ifndef PREFILL_CODEGEN_CPU_GEMMFEWROWS_H
+#define PREFILL_CODEGEN_CPU_GEMMFEWROWS_H
+
+#include "prefill/Codegen/CPU/IsaTable.h"
+#include "prefill/Codegen/CPU/KernelABI.h"
+
+namespace mlir::prefill {
+
+struct FewRowsTile {
+  Type elementType; ///< of input and weight
+  int64_t k;
+  /// Rows [firstRow, firstRow + rows) of the flat input; 1 <= rows <=
+  /// isa.microRowsOf(elementType).
+  Value input, firstRow, rows;
+  /// Flat packed weight of `weightElements`, in panels of `panelElements`.
+  Value weight;
+  int64_t weightElements, panelElements;
+  /// Panels [firstPanel, firstPanel + panels); panel firstPanel + q goes to
+  /// columns columnOf(q) and following of the accumulators.
+  Value firstPanel, panels;
+  llvm::function_ref<Value(Value q)> columnOf;
+  /// f32, row r at r * pitch.
+  Value accumulators;
+  int64_t pitch;
+};
+
+/// Fills the accumulators, with the sums of the microkernels of taller tiles.
+void emitFewRowsTile(KernelBuilder &b, const CpuIsa &isa, KernelABI &abi,
+                     const FewRowsTile &tile);
+
+} // namespace mlir::prefill
+
+#endif // PREFILL_CODEGEN_CPU_GEMMFEWROWS_H
