@@ -10,12 +10,26 @@
 // CHECK-SAME: memref<1xi32>, %{{[a-z0-9]+}}: memref<1xi32>, %{{[a-z0-9]+}}: memref<1xi64>, %{{[a-z0-9]+}}: memref<1xi32>, %{{[a-z0-9]+}}: memref<1xi32>, %{{[a-z0-9]+}}: memref<1xi32>, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: memref<1xi32>
 // CHECK-SAME: memref<1xbf16>, %[[BEGIN:[a-z0-9]+]]: index, %[[END:[a-z0-9]+]]: index, %{{[a-z0-9]+}}: memref<1xi8>
 // CHECK-SAME: prefill.grid = #prefill.grid<tokens, block = 64
-// The tile of accumulators, and on AVX2 the rows in f32.
-// AVX2-SAME: prefill.kernel, prefill.scratch_bytes = 45056 : i64
-// AVX512-SAME: prefill.kernel, prefill.scratch_bytes = 24576 : i64
-// BF16-SAME: prefill.kernel, prefill.scratch_bytes = 24576 : i64
+// The tile of accumulators, a copy of the rows of one microkernel, and on AVX2 of all rows in f32.
+// AVX2-SAME: prefill.kernel, prefill.scratch_bytes = 46656 : i64
+// AVX512-SAME: prefill.kernel, prefill.scratch_bytes = 26112 : i64
+// BF16-SAME: prefill.kernel, prefill.scratch_bytes = 26112 : i64
 // CHECK-NOT: prefill.gemm
 // CHECK: scf.for %{{.*}} = %[[BEGIN]] to %[[END]]
+
+// Few rows: one microkernel takes them all, from their copy; a tall one asks for the weight ahead of time.
+// CHECK: scf.if
+// CHECK: vector.store
+// CHECK: scf.index_switch
+// CHECK: case 1
+// BF16: case 6
+// BF16-NOT: memref.prefetch
+// BF16: case 7
+// BF16: memref.prefetch
+// AVX2: case 5
+// AVX512: case 8
+// BF16: case 8
+// CHECK: } else {
 
 // The largest microkernel: 5 x 2 vectors of 8 lanes; 8 x 2 of 16.
 // AVX2: memref.prefetch
