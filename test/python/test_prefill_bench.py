@@ -100,10 +100,10 @@ class Rows(unittest.TestCase):
 
     def test_attention_model_and_decode_rows_say_what_they_count(self):
         output = self.directory / "model.json"
-        result = bench("--filter", "^(model|decode)/qwen2.5-0.5b/bf16/s128$", "--rounds=1", "--modules", self.modules,
+        result = bench("--filter", "^(model|decode|startup)/qwen2.5-0.5b/bf16(/s128)?$", "--rounds=1", "--modules", self.modules,
                        "--json", output)
         self.assertEqual(result.returncode, 0, result.stderr)
-        model, decode = json.loads(output.read_text())
+        model, decode, startup = json.loads(output.read_text())
         # 24 layers of 896x1152 + 896x896 + 896x9728 + 4864x896 weights, a head of 896 x 151936, 14 heads of 64.
         layer = 896 * 1152 + 896 * 896 + 896 * 9728 + 4864 * 896
         self.assertEqual(model["flops"], 24 * (2 * 128 * layer + 2 * 64 * 14 * 128 * 129) + 2 * 896 * 151936)
@@ -111,6 +111,10 @@ class Rows(unittest.TestCase):
         self.assertEqual(decode["probe"], "streaming read")
         # bf16, and the keys and values of 129 tokens; biases, gains and one row of the embedding are little.
         self.assertAlmostEqual(decode["bytes"], 2 * weights + 129 * 24 * 2 * 2 * 64 * 2, delta=1e6)
+        self.assertEqual(startup["probe"], "first start")
+        self.assertAlmostEqual(startup["ratio"], startup["first_seconds"] / startup["seconds"], delta=startup["ratio"] / 100)
+        self.assertGreater(startup["compile_seconds"], 0)
+        self.assertEqual([path.name for path in self.modules.glob("checkpoint-*")], ["checkpoint-qwen2.5-0.5b-bf16"])
 
 
 class Tune(unittest.TestCase):

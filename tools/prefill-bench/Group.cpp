@@ -10,6 +10,8 @@ Result<std::unique_ptr<Group>> Group::create(const std::vector<Row> &rows,
     return createGemmGroup(rows, store, probe);
   case RowKind::attention:
     return createAttentionGroup(rows, store, probe);
+  case RowKind::startup:
+    return createStartupGroup(rows, store, probe);
   case RowKind::model:
   case RowKind::decode:
     break;

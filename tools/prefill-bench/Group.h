@@ -23,6 +23,8 @@ struct Sample {
   double cpuShare;
   /// The same of the peer's run right after, over the same work.
   std::optional<double> peerSeconds = {}, peerPeak = {};
+  /// Of a startup row: what prefill-opt took.
+  std::optional<double> compileSeconds = {};
 
   double ratio() const { return work / seconds / peak; }
   double peerRatio() const { return work / *peerSeconds / *peerPeak; }
@@ -54,6 +56,9 @@ createAttentionGroup(const std::vector<Row> &rows, ModuleStore &store,
 Result<std::unique_ptr<Group>> createModelGroup(const std::vector<Row> &rows,
                                                 ModuleStore &store,
                                                 PeakProbe &probe);
+Result<std::unique_ptr<Group>> createStartupGroup(const std::vector<Row> &rows,
+                                                  ModuleStore &store,
+                                                  PeakProbe &probe);
 
 } // namespace prefill::bench
 

@@ -13,6 +13,7 @@ namespace {
 /// Names of the counters that a run carries to the reporter.
 constexpr const char *workCounter = "work", *peakCounter = "peak",
                      *cpuShareCounter = "cpu_share",
+                     *compileCounter = "compile_seconds",
                      *peerSecondsCounter = "peer_seconds",
                      *peerPeakCounter = "peer_peak";
 
@@ -41,7 +42,8 @@ public:
           ->samples.push_back({run.real_accumulated_time, *counter(workCounter),
                                *counter(peakCounter), *counter(cpuShareCounter),
                                counter(peerSecondsCounter),
-                               counter(peerPeakCounter)});
+                               counter(peerPeakCounter),
+                               counter(compileCounter)});
     }
   }
 
@@ -62,6 +64,8 @@ void runOnce(benchmark::State &state, Group &group, const Row &row) {
     state.counters[workCounter] = sample->work;
     state.counters[peakCounter] = sample->peak;
     state.counters[cpuShareCounter] = sample->cpuShare;
+    if (sample->compileSeconds)
+      state.counters[compileCounter] = *sample->compileSeconds;
     if (sample->peerSeconds) {
       state.counters[peerSecondsCounter] = *sample->peerSeconds;
       state.counters[peerPeakCounter] = *sample->peerPeak;

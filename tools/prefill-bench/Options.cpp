@@ -153,7 +153,8 @@ modules
 
 ratio   median over the rounds of (work a second / peak). The peak is the larger of two probes, right before and right
         after each timed run, on as many threads: a loop over registers of vdpbf16ps (bf16 with AVX-512-BF16) or
-        vfmadd231ps; for decode/ rows a streaming read of a buffer eight times the last cache.
+        vfmadd231ps; for decode/ rows a streaming read of a buffer eight times the last cache. For startup/ rows: the time of
+        the first start over that of the second, which finds the packed weights.
 spread  (75th - 25th percentile) / median of these ratios.
 oneDNN  our ratio over that of oneDNN's plain matmul (no epilogue) of the same size, run right after, median.
 Rows of one module are interleaved: a round runs each once.

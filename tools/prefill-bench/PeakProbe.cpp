@@ -64,9 +64,11 @@ const char *prefill::bench::stringify(Peak peak) {
   case Peak::dotBf16Zmm:
     return "vdpbf16ps zmm";
   case Peak::readBandwidth:
+    return "streaming read";
+  case Peak::firstStart:
     break;
   }
-  return "streaming read";
+  return "first start";
 }
 
 Peak prefill::bench::arithmeticPeak(std::string_view dtype,

@@ -14,13 +14,15 @@
 
 namespace prefill::bench {
 
-/// The denominators of ratios. The first three are loops over registers that
-/// touch no memory; the last streams a buffer far larger than the caches.
+/// The denominators of ratios: loops over registers that touch no memory, a
+/// stream from a buffer far larger than the caches, and for startup rows, which
+/// PeakProbe has no part in, the start that has nothing prepared.
 enum class Peak {
   fmaYmm,        ///< vfmadd231ps ymm
   fmaZmm,        ///< vfmadd231ps zmm
   dotBf16Zmm,    ///< vdpbf16ps zmm
   readBandwidth, ///< loads of whole vectors from huge pages
+  firstStart,    ///< starts a second
 };
 /// "vfmadd231ps ymm", ..., "streaming read".
 const char *stringify(Peak peak);

@@ -19,8 +19,21 @@ std::vector<double> map(const std::vector<Sample> &samples, Function function) {
   return values;
 }
 
-bool isBandwidth(const Series &series) {
-  return series.peak == Peak::readBandwidth;
+/// How the work of a row is called.
+struct Unit {
+  const char *work;  ///< "flops"; nullptr where there is none to speak of
+  const char *rate;  ///< of 10^9 in a second
+  const char *label; ///< in the table, of 10^9
+};
+Unit unitOf(const Series &series) {
+  switch (series.peak) {
+  case Peak::readBandwidth:
+    return {"bytes", "gbytes_per_s", "B"};
+  case Peak::firstStart:
+    return {nullptr, nullptr, ""};
+  default:
+    return {"flops", "gflops", "FL"};
+  }
 }
 
 /// Ours over the peer's, each against its own probes.
@@ -93,10 +106,12 @@ std::string prefill::bench::tableLine(const Series &series) {
   char peer[32] = "", line[300];
   if (std::optional<Summary> against = againstPeer(series))
     std::snprintf(peer, sizeof peer, "%.3fx", against->median);
-  std::snprintf(line, sizeof line,
-                "%-44s %6.3f %6.1f%% %6.1f %-3s %11.3f %8s %7zu\n",
-                series.row.name.c_str(), ratio.median, 100 * ratio.spread,
-                medianRate(series), isBandwidth(series) ? "B" : "FL",
+  Unit unit = unitOf(series);
+  char rate[32] = "";
+  if (unit.work)
+    std::snprintf(rate, sizeof rate, "%.1f %s", medianRate(series), unit.label);
+  std::snprintf(line, sizeof line, "%-44s %6.3f %6.1f%% %10s %11.3f %8s %7zu\n",
+                series.row.name.c_str(), ratio.median, 100 * ratio.spread, rate,
                 1e3 * medianSeconds(series), peer, series.samples.size());
   return line;
 }
@@ -113,11 +128,16 @@ std::string prefill::bench::toJson(const std::vector<Series> &all,
     row["rounds"] = series.samples.size();
     row["threads"] = threads;
     row["seconds"] = rounded(medianSeconds(series), 6);
-    const char *rate = isBandwidth(series) ? "gbytes_per_s" : "gflops";
-    row[rate] = rounded(medianRate(series), 5);
     row["probe"] = stringify(series.peak);
-    row[std::string("probe_") + rate] = rounded(medianPeak(series), 5);
-    row[isBandwidth(series) ? "bytes" : "flops"] = series.samples.front().work;
+    const Sample &sample = series.samples.front();
+    if (Unit unit = unitOf(series); unit.work) {
+      row[unit.work] = sample.work;
+      row[unit.rate] = rounded(medianRate(series), 5);
+      row[std::string("probe_") + unit.rate] = rounded(medianPeak(series), 5);
+    } else {
+      row["first_seconds"] = rounded(1e-9 / medianPeak(series), 5);
+      row["compile_seconds"] = rounded(*sample.compileSeconds, 4);
+    }
     row["cpu_share"] =
         rounded(summarize(map(series.samples,
                               [](const Sample &s) { return s.cpuShare; }))

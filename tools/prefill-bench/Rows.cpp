@@ -90,6 +90,10 @@ void addModels(Catalogue &catalogue) {
                               std::pair{RowKind::decode, "decode/"}})
     catalogue.add(kind, std::string(prefix) + "qwen2.5-0.5b/bf16/s128",
                   qwen25_05b, "bf16", 128, true);
+  for (const ModelShape *shape : {&llama32_1b, &qwen25_05b})
+    catalogue.add(RowKind::startup,
+                  std::string("startup/") + shape->name + "/bf16", *shape,
+                  "bf16", 1, true);
 }
 
 } // namespace
@@ -103,7 +107,8 @@ double Row::flops() const {
 }
 
 std::string Row::group() const {
-  const char *what = kind == RowKind::gemm        ? "gemm"
+  const char *what = kind == RowKind::startup     ? "startup"
+                     : kind == RowKind::gemm      ? "gemm"
                      : kind == RowKind::attention ? "attention"
                                                   : "model";
   return std::string(what) + "/" + shape->name + "/" + dtype + "/" + layout +

@@ -15,6 +15,7 @@ enum class RowKind {
   attention, ///< one attention inside a model of one layer
   model,     ///< prefill of a whole model, the logits of the last row included
   decode,    ///< one step with M = 1 after a prompt
+  startup,   ///< from files on disk to the logits of one token
 };
 
 struct Row {
