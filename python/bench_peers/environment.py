@@ -41,19 +41,31 @@ class Environments:
     def install(self, peer, directory):
         log = self.cache / "logs" / f"install-{peer.name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        environment = dict(os.environ, UV_PYTHON_DOWNLOADS="never", CMAKE_ARGS="-DGGML_NATIVE=ON",
-                           CMAKE_BUILD_PARALLEL_LEVEL=str(len(os.sched_getaffinity(0))))
-        install = [self.uv, "pip", "install", "--python", directory / "bin" / "python", *peer.packages]
-        for package in peer.from_source:
-            install += ["--no-binary", package]
-        if peer.overrides:
-            overrides = self.cache / "logs" / f"overrides-{peer.name}.txt"
-            overrides.write_text("\n".join(peer.overrides) + "\n")
-            install += ["--overrides", overrides]
         with open(log, "w") as output:
-            for command in ([self.uv, "venv", "--clear", "--python", sys.executable, directory], install):
+            def run(*command):
+                environment = dict(os.environ, UV_PYTHON_DOWNLOADS="never", CMAKE_ARGS="-DGGML_NATIVE=ON",
+                                   CMAKE_BUILD_PARALLEL_LEVEL=str(len(os.sched_getaffinity(0))))
                 # Building an engine takes long; nothing else should feel it.
-                status = subprocess.run(["nice", "-n", "10", *map(str, command)], stdin=subprocess.DEVNULL,
-                                        stdout=output, stderr=subprocess.STDOUT, env=environment).returncode
-                if status:
-                    raise InstallError(install_reason(log.read_text(errors="replace")) + f" (whole log: {log.name})")
+                if subprocess.run(["nice", "-n", "10", *map(str, command)], stdin=subprocess.DEVNULL, stdout=output,
+                                  stderr=subprocess.STDOUT, env=environment).returncode:
+                    raise InstallError(f"{install_reason(log.read_text(errors='replace'))} (see {log.name})")
+
+            run(self.uv, "venv", "--clear", "--python", sys.executable, directory)
+            compiled = [self.compiled_wheel(package, run) for package in peer.from_source]
+            others = [package for package in peer.packages if package not in peer.from_source]
+            options = []
+            if peer.overrides:
+                overrides = self.cache / "logs" / f"overrides-{peer.name}.txt"
+                overrides.write_text("\n".join(peer.overrides) + "\n")
+                options = ["--overrides", overrides]
+            run(self.uv, "pip", "install", "--python", directory / "bin" / "python", *options, *others, *compiled)
+
+    def compiled_wheel(self, package, run):
+        """The wheel of a package that is compiled on this machine, once."""
+        directory = self.cache / "wheels"
+        pattern = package.replace("-", "_") + "-*.whl"
+        if not list(directory.glob(pattern)):
+            self.report(f"compiling {package} for this CPU: many minutes")
+            run(self.cache / "harness/bin/pip", "wheel", "--no-deps", "--no-binary", package, "--wheel-dir", directory,
+                package)
+        return list(directory.glob(pattern))[0]

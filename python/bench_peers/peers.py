@@ -34,7 +34,8 @@ PEERS = [
     # zentorch loads with the torch of its own minor version only and does not say so in its metadata.
     Peer("zentorch", "ZenTorch + transformers", "zentorch_transformers",
          ("zentorch==2.14.*", "torch==2.14.*", "transformers", "numpy"), memory_factor=2.5),
-    Peer("iree", "IREE", "iree_runtime", ("iree-base-compiler", "iree-base-runtime", "torch", "numpy"),
+    Peer("iree", "IREE", "iree_runtime",
+         ("iree-base-compiler", "iree-base-runtime", "iree-turbine", "torch", "safetensors", "numpy"),
          memory_factor=3.5),
     Peer("onnxruntime-genai", "ONNX Runtime GenAI", "onnxruntime_genai",
          ("onnxruntime-genai", "onnx", "onnx-ir", "torch", "transformers", "numpy"), memory_factor=3.0),

@@ -5,14 +5,16 @@ import numpy as np
 
 import llama_cpp as api
 
+F16, BF16 = 1, 30  # enum ggml_type
+
 # (flash attention, type of the KV cache, micro-batch). Without flash attention the scores of a micro-batch are a matrix
 # in memory, so only the usual micro-batch is tried there.
 VARIANTS = {
-    "flash attention, f16 cache, ubatch 512": (True, api.GGML_TYPE_F16, 512),
-    "flash attention, f16 cache, ubatch 2048": (True, api.GGML_TYPE_F16, 2048),
-    "flash attention, bf16 cache, ubatch 512": (True, api.GGML_TYPE_BF16, 512),
-    "no flash attention, f16 cache, ubatch 512": (False, api.GGML_TYPE_F16, 512),
-    "no flash attention, bf16 cache, ubatch 512": (False, api.GGML_TYPE_BF16, 512),
+    "flash attention, f16 cache, ubatch 512": (True, F16, 512),
+    "flash attention, f16 cache, ubatch 2048": (True, F16, 2048),
+    "flash attention, bf16 cache, ubatch 512": (True, BF16, 512),
+    "no flash attention, f16 cache, ubatch 512": (False, F16, 512),
+    "no flash attention, bf16 cache, ubatch 512": (False, BF16, 512),
 }
 
 
