@@ -39,6 +39,7 @@ class Harness:
         self.result = {"machine": machine.describe(), "probe_isa": "", "rows": [], "engines": {}, "failed": {},
                        "agreement": {}}
         self.pythons = {}
+        self.hopeless = set()
 
     def say(self, text):
         console.print(text, markup=False)
@@ -113,8 +114,8 @@ class Harness:
 
     def measure_length(self, workers, group, shape, length, probe, budget):
         failures = {}
-        run = measure.LengthRun(workers, shape, length, probe, RUN_TIMEOUT, failures, self.say)
-        run.only_variants = [text for text in self.options.variants.split("|") if text]
+        run = measure.LengthRun(workers, shape, length, probe, RUN_TIMEOUT, failures, self.say,
+                                [text for text in self.options.variants.split("|") if text], self.hopeless)
         with tempfile.TemporaryDirectory() as directory:
             directory = pathlib.Path(directory)
             contenders = run.try_variants(group, directory)

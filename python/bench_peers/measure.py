@@ -7,8 +7,11 @@ from bench_peers.worker_process import WorkerError
 
 # A setting of an engine that is slower than its best one by more than this is dropped after it was tried.
 KEPT_WITHIN = 1.04
-# From this length on only the best setting is kept, and the engines' own warm-up is the run that decides.
-LONG = 4096
+# One that is slower by more than this is not even tried at greater lengths.
+HOPELESS = 1.3
+# From this duration on, seconds, a first run decides: what it allocates and faults in no longer matters, but time does.
+# Of several settings only the fastest is then kept.
+LONG = 4.0
 # Before each run the others get this long to fall asleep, seconds.
 SETTLE = 0.25
 
@@ -24,14 +27,15 @@ class Contender:
     token: int = None
 
 
-def keep_best(contenders, long):
-    """Of each engine's settings that were tried, those worth measuring, fastest first."""
-    kept = []
+def keep_best(contenders):
+    """Of each engine's settings that were tried: (those worth measuring, fastest first; those too slow for ever)."""
+    kept, hopeless = [], []
     for name in dict.fromkeys(contender.peer.name for contender in contenders):
         mine = sorted((c for c in contenders if c.peer.name == name), key=lambda c: c.tried_seconds)
-        limit = mine[0].tried_seconds * (1 if long else KEPT_WITHIN)
-        kept += [c for c in mine if c.tried_seconds <= limit]
-    return kept
+        best = mine[0].tried_seconds
+        kept += [c for c in mine if c.tried_seconds <= best * (1 if best > LONG else KEPT_WITHIN)]
+        hopeless += [c for c in mine if c.tried_seconds > best * HOPELESS]
+    return kept, hopeless
 
 
 def rounds_that_fit(seconds_a_round, wanted, budget_seconds):
@@ -56,10 +60,11 @@ def summarize(values):
 class LengthRun:
     """All engines of one group at one length."""
 
-    def __init__(self, workers, shape, length, probe, timeout_s, failures, progress, only_variants=()):
+    def __init__(self, workers, shape, length, probe, timeout_s, failures, progress, only_variants=(), hopeless=None):
         self.workers, self.shape, self.length, self.probe = workers, shape, length, probe
         self.timeout_s, self.failures, self.progress = timeout_s, failures, progress
         self.only_variants = only_variants
+        self.hopeless = set() if hopeless is None else hopeless  # (peer, setting), filled for greater lengths
         self.stolen = 0.0  # CPU seconds that idle workers used during runs
         self.run_seconds = 0.0
 
@@ -94,19 +99,20 @@ class LengthRun:
             except WorkerError as error:
                 self.fail(peer, error)
                 continue
+            variants = [v for v in variants if (peer.name, v) not in self.hopeless]
             for variant in [v for v in variants if any(text in v for text in self.only_variants)] or variants:
                 contender = Contender(peer, worker, variant)
                 self.progress(f"{self.length} tokens: {peer.name} ({variant}) warms up")
                 first = self.once(contender, str(logits_directory / f"{peer.name}.npy"))
-                # The first run compiles, allocates and faults pages in; the second one is what counts. At great lengths
-                # that no longer matters, and time does.
-                second = self.once(contender) if first is not None and self.length < LONG else first
+                second = self.once(contender) if first is not None and first < LONG else first
                 if second is not None:
                     contender.tried_seconds = second
                     contenders.append(contender)
                 elif worker.process.poll() is not None:
                     break
-        return keep_best(contenders, self.length >= LONG)
+        kept, hopeless = keep_best(contenders)
+        self.hopeless.update((c.peer.name, c.variant) for c in hopeless)
+        return kept
 
     def rounds(self, contenders, wanted, budget_seconds):
         a_round = sum(c.tried_seconds + 2 * SETTLE + 0.1 for c in contenders)

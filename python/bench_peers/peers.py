@@ -13,6 +13,7 @@ class Peer:
     # What the worker holds, as a multiple of the bf16 weights; for the decision which engines fit into memory together.
     memory_factor: float = 1.5
     note: str = ""
+    in_all: bool = True
 
 
 PREFILL = "prefill"
@@ -21,9 +22,11 @@ PEERS = [
     Peer(PREFILL, "Prefill", "prefill", ("numpy",), memory_factor=1.3),
     Peer("llama.cpp", "llama.cpp", "llama_cpp", ("llama-cpp-python", "numpy"), from_source=("llama-cpp-python",),
          memory_factor=1.2, note="compiled here with GGML_NATIVE=ON"),
-    Peer("ik_llama.cpp", "ik_llama.cpp", "ik_llama_cpp", ("ik-llama-cpp-python", "numpy"),
-         from_source=("ik-llama-cpp-python",), memory_factor=1.3,
-         note="compiled here with GGML_NATIVE=ON; the wheel on PyPI has AVX2 only"),
+    Peer("ik_llama.cpp", "ik_llama.cpp", "ik_llama_cpp", ("ik-llama-cpp-python", "numpy"), memory_factor=1.3,
+         note="PyPI's wheel, which has AVX2 only"),
+    Peer("ik_llama.cpp-native", "ik_llama.cpp, native", "ik_llama_cpp", ("ik-llama-cpp-python", "numpy"),
+         from_source=("ik-llama-cpp-python",), memory_factor=1.3, in_all=False,
+         note="compiled here with GGML_NATIVE=ON, which takes about an hour of two cores"),
     Peer("openvino", "OpenVINO", "openvino_runtime", ("openvino", "optimum-intel", "torch", "transformers", "numpy"),
          memory_factor=2.5),
     Peer("torch", "PyTorch + transformers", "torch_transformers", ("torch", "transformers", "numpy"),
@@ -47,9 +50,10 @@ BY_NAME = {peer.name: peer for peer in PEERS}
 
 
 def select(names):
-    """The peers named in a comma-separated list ("all": every one), Prefill always among them and first."""
+    """The peers named in a comma-separated list, Prefill always among them and first. "all": every one but those that
+    must be asked for."""
     if names == "all":
-        return list(PEERS)
+        return [peer for peer in PEERS if peer.in_all]
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     for name in wanted:
         if name not in BY_NAME:

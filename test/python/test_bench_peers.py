@@ -100,9 +100,10 @@ class Statistics(unittest.TestCase):
     def test_best_setting_of_each_engine(self):
         torch, llama = peers.BY_NAME["torch"], peers.BY_NAME["llama.cpp"]
         tried = [measure.Contender(peer, None, variant, tried_seconds=seconds) for peer, variant, seconds in
-                 [(torch, "a", 5.0), (llama, "b", 2.0), (llama, "c", 1.0), (llama, "d", 1.01)]]
-        self.assertEqual([c.variant for c in measure.keep_best(tried, long=False)], ["a", "c", "d"])
-        self.assertEqual([c.variant for c in measure.keep_best(tried, long=True)], ["a", "c"])
+                 [(torch, "a", 10.0), (torch, "b", 10.1), (llama, "c", 2.0), (llama, "d", 1.0), (llama, "e", 1.01)]]
+        kept, hopeless = measure.keep_best(tried)
+        self.assertEqual([c.variant for c in kept], ["a", "d", "e"])  # one only where a run takes long
+        self.assertEqual([c.variant for c in hopeless], ["c"])
 
     def test_rounds_that_fit(self):
         self.assertEqual(measure.rounds_that_fit(10, 9, 1000), 9)

@@ -12,6 +12,7 @@ VARIANTS = {
     "flash attention, bf16 cache, ubatch 512": (True, BF16, 512),
     "flash attention, f16 cache, ubatch 512": (True, F16, 512),
     "flash attention, bf16 cache, ubatch 2048": (True, BF16, 2048),
+    "flash attention, f16 cache, ubatch 2048": (True, F16, 2048),
 }
 
 
@@ -29,18 +30,24 @@ class Engine:
         if not self.model:
             raise RuntimeError(f"llama_model_load_from_file failed for {options['gguf']}")
 
-    def describe(self):
+    def features(self):
         system_info = api._lib.llama_print_system_info
         system_info.restype = ctypes.c_char_p
-        features = [part.strip().removesuffix(" = 1") for part in system_info().decode().split("|")
-                    if part.strip().endswith("= 1")]
+        return [part.strip().removesuffix(" = 1") for part in system_info().decode().split("|")
+                if part.strip().endswith("= 1")]
+
+    def describe(self):
+        features = self.features()
         bf16 = "AVX512_BF16" in features
-        return {"version": importlib.metadata.version("ik-llama-cpp-python"),
+        return {"version": f"ik-llama-cpp-python {importlib.metadata.version('ik-llama-cpp-python')}",
                 "details": "weights repacked at load; built with " + " ".join(features),
                 "matmul": "bf16, vdpbf16ps kernels" if bf16 else "bf16 widened to f32: built without AVX512_BF16"}
 
     def variants(self, length):
-        return [name for name, (_, _, ubatch) in VARIANTS.items() if ubatch <= 512 or ubatch <= length]
+        # Built without AVX512_BF16, its flash attention ends the process on a bf16 cache.
+        bf16 = "AVX512_BF16" in self.features()
+        return [name for name, (_, cache_type, ubatch) in VARIANTS.items()
+                if (ubatch <= 512 or ubatch <= length) and (bf16 or cache_type == F16)]
 
     def prepare(self, variant, length):
         key = (variant, length)

@@ -34,7 +34,7 @@ class Engine:
         features = [part.strip().removesuffix(" = 1").split(":")[-1].strip() for part in info.split("|")
                     if part.strip().endswith("= 1")]
         bf16 = "AVX512_BF16" in features
-        return {"version": api.__version__, "details": "built with " + " ".join(features),
+        return {"version": f"llama-cpp-python {api.__version__}", "details": "built with " + " ".join(features),
                 "matmul": "bf16, vdpbf16ps kernels" if bf16 else "bf16 widened to f32: built without AVX512_BF16"}
 
     def variants(self, length):

@@ -18,3 +18,4 @@ class Engine(torch_transformers.Engine):
     def prepare(self, variant, length):
         if not self.compiled:
             self.compiled = torch.compile(self.model, backend="zentorch", dynamic=False)
+        self.warm_up(variant, length)
