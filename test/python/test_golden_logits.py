@@ -35,7 +35,7 @@ MODELS = [
     "llama-sharded", "mistral", "mistral-window", "qwen2", "qwen3",
 ]
 DTYPES = ["f32", "bf16"]
-LAYOUTS = ["contiguous", "head_major", "paged_nhd:16"]
+LAYOUTS = ["contiguous", "head_major", "paged_nhd:16", "paged_vnni"]
 LAYOUT_MODELS = ["llama-gqa3", "mistral-window"]
 F32_REL = 1e-5
 BF16_FACTOR = 2.0

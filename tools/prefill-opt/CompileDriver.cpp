@@ -80,10 +80,19 @@ std::optional<int> parseKVLayout(StringRef value, CompileOptions &options) {
   std::optional<KVLayout> known = symbolizeKVLayout(layout);
   if (!known)
     return fail("--kv-layout is '" + value +
-                "', expected contiguous, head_major or paged_nhd[:block_size]");
+                "', expected contiguous, head_major, paged_nhd[:block_size] or "
+                "paged_vnni");
   options.kvLayout = layout.str();
   if (!value.contains(':'))
     return std::nullopt;
+  int64_t tokens = 0;
+  if (*known == KVLayout::PagedVNNI && !blockSize.getAsInteger(10, tokens) &&
+      tokens == KVCacheType::kVNNIPageTokens)
+    return std::nullopt;
+  if (*known == KVLayout::PagedVNNI)
+    return fail("--kv-layout block size is '" + blockSize + "', expected " +
+                Twine(KVCacheType::kVNNIPageTokens) +
+                ", which is fixed for paged_vnni");
   if (*known != KVLayout::PagedNHD)
     return fail("--kv-layout is '" + value +
                 "', but only paged_nhd has a block size");
@@ -225,7 +234,9 @@ const char *mlir::prefill::compileDriverUsage() {
          "  --target=cpu           what to compile for\n"
          "  --dtype=f32|bf16|f16   default: the model's\n"
          "  --kv-layout=L[:N]      contiguous (default), head_major, "
-         "paged_nhd[:tokens a block]\n"
+         "paged_nhd[:tokens a block],\n"
+         "                         paged_vnni (pages of 32 tokens, the fastest "
+         "on a CPU)\n"
          "  --max-seq=N            default: 4096 or the model's maximum, "
          "whichever is less\n"
          "  --disable-pass=FLAG    leave a pass out (repeatable)\n"

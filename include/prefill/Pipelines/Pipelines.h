@@ -27,7 +27,7 @@ std::string allLevelNames();
 struct CompileOptions {
   std::string dtype;                   ///< "f32", "bf16"; empty: the model's
   std::string kvLayout = "contiguous"; ///< a KVLayout's name
-  int64_t kvBlockSize = 16;            ///< tokens a block of a paged layout
+  int64_t kvBlockSize = 16;            ///< tokens a block of paged_nhd
   int64_t maxSeq = 0; ///< 0: the lesser of 4096 and the model's maximum
   std::vector<std::string> disabledPasses; ///< flags of passes to leave out
   std::string isa =

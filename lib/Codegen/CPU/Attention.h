@@ -31,6 +31,8 @@ struct AttentionKernelShape {
   AttentionShape mask;
   /// Factor from q k^T to base-2 logits.
   double scoreScale;
+  /// The cache's pages are panels already: the microkernel reads them in place.
+  bool isPacked = false;
 
   int64_t numHeads() const { return numKvHeads * group; }
   int64_t rows() const { return blockQ * group; }
@@ -46,14 +48,18 @@ struct AttentionKernelShape {
 
 /// Scratch of a thread. Sizes do not depend on the variant.
 struct AttentionScratch {
-  Value query;       // T [block_q * group, depth]
+  Value query; // T [block_q * group, depth]
+  // Panels of 32 keys. With pages in the cache there is one panel of values
+  // and none of keys.
   Value keys;        // T [block_kv / 32, depth / k_pack, 32, k_pack]
   Value values;      // T [block_kv / 32, columns / 32, 32 / k_pack, 32, k_pack]
   Value accumulator; // f32 [block_q * group, columns]
   Value rowMax;      // f32 [block_q * group]
   Value rowSum;      // f32 [block_q * group, 16]: a sum for each lane
   Value firstKey, numKeys; // i32 [block_q * group]: keys that a row sees
-  Value keyOffsets;        // i64 [block_kv]: element offset of each key's head
+  // i64 [block_kv]: element offset of each key's head in the cache, or
+  // [block_kv / 32] of each page's head
+  Value keyOffsets;
   // Of one microkernel's rows:
   Value scores;        // f32 [8, block_kv]
   Value probabilities; // T [8, block_kv]; the scores' own place for f32
@@ -76,6 +82,7 @@ struct AttentionRows {
 struct AttentionBlock {
   Value firstKey; // block * block_kv
   Value numKeys;  // 1 to block_kv
+  CacheView cache;
 };
 
 /// What all parts of the emitter need.
@@ -115,8 +122,12 @@ void packQuery(AttentionContext &context, const AttentionRows &rows,
 /// the last one again: finite values, whose scores the mask sets to -inf and
 /// whose probabilities are exactly 0. Unused slots, which may hold NaN, are
 /// never read.
+///
+/// Where the cache holds panels, only their places are noted, and the values of
+/// the sequence's last page copied, with zeros in the unused slots, if it isn't
+/// full. Their keys may be NaN: the mask replaces the scores.
 void packBlock(AttentionContext &context, const AttentionRows &rows,
-               const AttentionBlock &block, const CacheView &cache);
+               const AttentionBlock &block, BlockMask mask);
 
 // ---- Online softmax (AttentionTile.cpp)
 

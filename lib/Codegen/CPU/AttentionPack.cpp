@@ -1,5 +1,6 @@
 //===- AttentionPack.cpp - query, keys and values in microkernel order ----===//
 #include "Attention.h"
+#include "VNNIPage.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -16,9 +17,9 @@ void store(KernelBuilder &b, Value vector, Value memref, Value offset) {
 class BlockPacker {
 public:
   BlockPacker(AttentionContext &context, const AttentionRows &rows,
-              const AttentionBlock &block, const CacheView &cache)
+              const AttentionBlock &block)
       : b(context.b), context(context), shape(context.shape), rows(rows),
-        block(block), cache(cache), lanes(context.isa.lanes),
+        block(block), cache(block.cache), lanes(context.isa.lanes),
         pack(shape.kPackSize()) {}
 
   void emit() {
@@ -166,7 +167,39 @@ void prefill::packQuery(AttentionContext &context, const AttentionRows &rows,
   });
 }
 
+/// Notes where the pages of a block lie, and copies the last one's values.
+static void locatePages(AttentionContext &context, const AttentionRows &rows,
+                        const AttentionBlock &block, BlockMask mask) {
+  KernelBuilder &b = context.b;
+  const AttentionScratch &scratch = context.scratch;
+  b.forLoop(b.index(0), b.ceilDivide(block.numKeys, kPanelN), 1,
+            [&](Value panel) {
+              Value token = b.add(block.firstKey, b.mul(panel, kPanelN));
+              Value offset = block.cache.headOffset(
+                  b,
+                  block.cache.blockOffset(b, context.abi.batch(), rows.sequence,
+                                          token),
+                  rows.kvHead);
+              memref::StoreOp::create(
+                  b, arith::IndexCastOp::create(b, b.getI64Type(), offset),
+                  scratch.keyOffsets, ValueRange{panel});
+            });
+  if (mask == BlockMask::None)
+    return;
+  Value numTokens = b.remainder(block.numKeys, kPanelN);
+  b.ifThen(b.compare(arith::CmpIPredicate::ne, numTokens, b.index(0)), [&] {
+    Value last = b.divide(block.numKeys, kPanelN);
+    Value page = b.toIndex(
+        memref::LoadOp::create(b, scratch.keyOffsets, ValueRange{last}));
+    copyVNNIValues(b, context.isa, block.cache.value, page,
+                   context.shape.columns(), numTokens, scratch.values);
+  });
+}
+
 void prefill::packBlock(AttentionContext &context, const AttentionRows &rows,
-                        const AttentionBlock &block, const CacheView &cache) {
-  BlockPacker(context, rows, block, cache).emit();
+                        const AttentionBlock &block, BlockMask mask) {
+  if (context.shape.isPacked)
+    locatePages(context, rows, block, mask);
+  else
+    BlockPacker(context, rows, block).emit();
 }

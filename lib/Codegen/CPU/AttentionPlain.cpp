@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Attention.h"
+#include "VNNIPage.h"
 #include "VectorMemory.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -43,6 +44,39 @@ private:
         rows.kvHead);
   }
 
+  VNNIToken pagePlace(Value token) {
+    return {cache.headOffset(
+                b,
+                cache.blockOffset(b, context.abi.batch(), rows.sequence, token),
+                rows.kvHead),
+            b.remainder(token, kPanelN)};
+  }
+
+  /// A token's key or value in vectors of features.
+  SmallVector<Value> loadChunks(Value token, bool isKey) {
+    int64_t headDim = isKey ? shape.headDimQk : shape.headDimV;
+    Value memref = isKey ? cache.key : cache.value;
+    VNNIToken place;
+    Value offset;
+    if (shape.isPacked)
+      place = pagePlace(token);
+    else
+      offset = keyOffset(token);
+    SmallVector<Value> chunks;
+    for (int64_t at = 0; at < headDim; at += lanes) {
+      int64_t count = std::min(lanes, headDim - at);
+      Value chunk;
+      if (!shape.isPacked)
+        chunk = loadPadded(b, memref, b.add(offset, at), count, lanes);
+      else if (isKey)
+        chunk = loadVNNIKey(b, memref, place, at, count, lanes);
+      else
+        chunk = loadVNNIValue(b, memref, place, at, lanes);
+      chunks.push_back(extend(chunk));
+    }
+    return chunks;
+  }
+
   Value extend(Value vector) {
     if (shape.elementType.isF32())
       return vector;
@@ -54,20 +88,17 @@ private:
 
   void emitScores(Value query, Value queryOffset) {
     int64_t chunks = llvm::divideCeil(shape.headDimQk, lanes);
-    auto load = [&](Value memref, Value offset, int64_t chunk) {
-      int64_t count = std::min(lanes, shape.headDimQk - chunk * lanes);
-      return extend(
-          loadPadded(b, memref, b.add(offset, chunk * lanes), count, lanes));
-    };
     SmallVector<Value> queries;
-    for (int64_t c = 0; c < chunks; ++c)
-      queries.push_back(load(query, queryOffset, c));
+    for (int64_t c = 0; c < chunks; ++c) {
+      int64_t count = std::min(lanes, shape.headDimQk - c * lanes);
+      queries.push_back(extend(
+          loadPadded(b, query, b.add(queryOffset, c * lanes), count, lanes)));
+    }
     b.forLoop(b.index(0), rows.seqlenKv, 1, [&](Value key) {
-      Value offset = keyOffset(key);
+      SmallVector<Value> keys = loadChunks(key, /*isKey=*/true);
       Value sum = b.splatF32(0.0, lanes);
       for (int64_t c = 0; c < chunks; ++c)
-        sum =
-            math::FmaOp::create(b, queries[c], load(cache.key, offset, c), sum);
+        sum = math::FmaOp::create(b, queries[c], keys[c], sum);
       Value score = sumLanes(b, sum);
       score = arith::MulFOp::create(b, score, b.f32(shape.scoreScale));
       Value seen = arith::AndIOp::create(
@@ -126,14 +157,10 @@ private:
         [&](Value key, ValueRange acc) -> SmallVector<Value> {
           Value p = memref::LoadOp::create(b, scores, ValueRange{scoreAt(key)});
           Value ps = vector::BroadcastOp::create(b, b.vectorF32(lanes), p);
-          Value offset = keyOffset(key);
+          SmallVector<Value> values = loadChunks(key, /*isKey=*/false);
           SmallVector<Value> next;
-          for (int64_t c = 0; c < chunks; ++c) {
-            int64_t count = std::min(lanes, shape.headDimV - c * lanes);
-            Value v = extend(loadPadded(
-                b, cache.value, b.add(offset, c * lanes), count, lanes));
-            next.push_back(math::FmaOp::create(b, ps, v, acc[c]));
-          }
+          for (int64_t c = 0; c < chunks; ++c)
+            next.push_back(math::FmaOp::create(b, ps, values[c], acc[c]));
           return next;
         });
     Value seen =

@@ -37,8 +37,12 @@ AttentionScratch AttentionScratch::allocate(KernelBuilder &b, KernelABI &abi,
   Type f32 = b.getF32Type(), i32 = b.getI32Type();
   AttentionScratch scratch;
   scratch.query = make(shape.elementType, shape.rows() * shape.depth());
-  scratch.keys = make(shape.elementType, shape.blockKv * shape.depth());
-  scratch.values = make(shape.elementType, shape.blockKv * shape.columns());
+  if (shape.isPacked) {
+    scratch.values = make(shape.elementType, shape.valuePanelElements());
+  } else {
+    scratch.keys = make(shape.elementType, shape.blockKv * shape.depth());
+    scratch.values = make(shape.elementType, shape.blockKv * shape.columns());
+  }
   scratch.accumulator = make(f32, shape.rows() * shape.columns());
   scratch.rowMax = make(f32, shape.rows());
   scratch.rowSum = make(f32, shape.rows() * kMaxLanes);
@@ -99,7 +103,8 @@ public:
       return b.min(b.max(key, b.index(0)), block.numKeys);
     };
     firstPanel = b.divide(clamp(begin), kPanelN);
-    endPanel = b.ceilDivide(clamp(end), kPanelN);
+    endKey = clamp(end);
+    endPanel = b.ceilDivide(endKey, kPanelN);
     Value lastBegin = b.sub(loadKey(scratch.firstKey, lastRow), block.firstKey);
     Value firstEnd = b.sub(b.add(loadKey(scratch.firstKey, firstRow),
                                  loadKey(scratch.numKeys, firstRow)),
@@ -149,10 +154,11 @@ private:
     operands.a = scratch.query;
     for (int64_t r = 0; r < count; ++r)
       operands.aRowOffsets.push_back(b.mul(b.add(firstRow, r), shape.depth()));
-    operands.b = scratch.keys;
-    operands.bOffsets = panelVectorOffsets(
-        b, isa, shape.elementType, b.mul(panel, shape.keyPanelElements()), part,
-        vectors);
+    operands.b = shape.isPacked ? block.cache.key : scratch.keys;
+    Value start = shape.isPacked ? pageOffset(panel)
+                                 : b.mul(panel, shape.keyPanelElements());
+    operands.bOffsets =
+        panelVectorOffsets(b, isa, shape.elementType, start, part, vectors);
     operands.bStepStride = kPanelN * shape.kPackSize();
     operands.steps = b.index(shape.depth() / shape.kPackSize());
     SmallVector<Value> scores = emitMicrokernel(b, isa, operands);
@@ -170,6 +176,12 @@ private:
                     b.add(column, r * shape.blockKv + v * lanes));
         largest[r] = maximum(b, score, largest[r]);
       }
+  }
+
+  /// Where the page of a panel begins in the cache.
+  Value pageOffset(Value panel) {
+    return b.toIndex(
+        memref::LoadOp::create(b, scratch.keyOffsets, ValueRange{panel}));
   }
 
   /// The scores with -inf where a row does not see the key. Panels that all
@@ -308,6 +320,16 @@ private:
               });
   }
 
+  /// Steps of the second product over a panel: keys that no row sees are left
+  /// out, whose values may be those of later tokens.
+  Value valueSteps(Value panel) {
+    int64_t pack = shape.kPackSize();
+    if (mask == BlockMask::None)
+      return b.index(kPanelN / pack);
+    Value keys = b.sub(endKey, b.mul(panel, kPanelN));
+    return b.min(b.ceilDivide(keys, pack), kPanelN / pack);
+  }
+
   void emitAccumulatorPart(Value columnPanel, int64_t part) {
     int64_t vectors = microColumns() / lanes;
     SmallVector<Value> sums, places;
@@ -322,23 +344,41 @@ private:
             rescale));
       }
     }
-    sums = b.forLoop(
-        firstPanel, endPanel, 1, sums, [&](Value panel, ValueRange sums) {
-          MicrokernelOperands operands;
-          operands.elementType = shape.elementType;
-          operands.a = scratch.probabilities;
-          for (int64_t r = 0; r < count; ++r)
-            operands.aRowOffsets.push_back(
-                b.add(b.mul(panel, kPanelN), r * shape.blockKv));
-          operands.b = scratch.values;
-          Value start = b.add(b.mul(panel, shape.valuePanelElements()),
-                              b.mul(columnPanel, kPanelN * kPanelN));
-          operands.bOffsets = panelVectorOffsets(b, isa, shape.elementType,
-                                                 start, part, vectors);
-          operands.bStepStride = kPanelN * shape.kPackSize();
-          operands.steps = b.index(kPanelN / shape.kPackSize());
-          return emitMicrokernel(b, isa, operands, sums);
-        });
+    auto multiply = [&](Value begin, Value end, Value values,
+                        llvm::function_ref<Value(Value)> panelStart) {
+      sums = b.forLoop(begin, end, 1, sums, [&](Value panel, ValueRange sums) {
+        MicrokernelOperands operands;
+        operands.elementType = shape.elementType;
+        operands.a = scratch.probabilities;
+        for (int64_t r = 0; r < count; ++r)
+          operands.aRowOffsets.push_back(
+              b.add(b.mul(panel, kPanelN), r * shape.blockKv));
+        operands.b = values;
+        Value start =
+            b.add(panelStart(panel), b.mul(columnPanel, kPanelN * kPanelN));
+        operands.bOffsets =
+            panelVectorOffsets(b, isa, shape.elementType, start, part, vectors);
+        operands.bStepStride = kPanelN * shape.kPackSize();
+        operands.steps = valueSteps(panel);
+        return emitMicrokernel(b, isa, operands, sums);
+      });
+    };
+    auto inScratch = [&](Value panel) {
+      return b.mul(panel, shape.valuePanelElements());
+    };
+    auto inCache = [&](Value panel) { return pageOffset(panel); };
+    if (!shape.isPacked) {
+      multiply(firstPanel, endPanel, scratch.values, inScratch);
+    } else if (mask == BlockMask::None) {
+      multiply(firstPanel, endPanel, block.cache.value, inCache);
+    } else {
+      // The values of a page with unused slots come from their copy.
+      Value copied =
+          b.min(b.max(b.divide(block.numKeys, kPanelN), firstPanel), endPanel);
+      multiply(firstPanel, copied, block.cache.value, inCache);
+      multiply(copied, endPanel, scratch.values,
+               [&](Value) { return b.index(0); });
+    }
     for (auto [sum, place] : llvm::zip(sums, places))
       storeVector(b, sum, scratch.accumulator, place);
   }
@@ -353,6 +393,8 @@ private:
   int64_t count;
   int64_t lanes;
   Value firstPanel, endPanel;
+  /// Behind the last key that any row sees; of blocks with a mask.
+  Value endKey;
   /// Panels that every row sees whole; of blocks with a mask.
   Value fullBegin, fullEnd;
 };

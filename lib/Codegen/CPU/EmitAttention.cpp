@@ -206,7 +206,8 @@ private:
         b.mul(mapping.lookup(op.getTile().back()), context.shape.blockKv);
     block.numKeys =
         b.min(b.sub(rows.seqlenKv, block.firstKey), context.shape.blockKv);
-    packBlock(context, rows, block, abi.cache(op.getCache()));
+    block.cache = abi.cache(op.getCache());
+    packBlock(context, rows, block, op.getMask());
     emitBlockForRows(context, rows, block, op.getMask());
     return success();
   }
@@ -244,6 +245,9 @@ LogicalResult prefill::emitAttentionKernel(KernelABI &abi, const CpuIsa &isa,
           : shapeOf(plain, blockQ, kPanelN);
   if (failed(shape))
     return failure();
+  shape->isPacked =
+      (online ? online.getCache() : plain.getCache()).getType().getLayout() ==
+      KVLayout::PagedVNNI;
   if (shape->blockKv % kPanelN != 0)
     return online.emitOpError("has block_kv = ")
            << shape->blockKv << "; target cpu expects a multiple of "

@@ -140,7 +140,10 @@ private:
   // Of the current row.
   Value row;
   DenseMap<Operation *, Value> rowScalars;
-  DenseMap<Value, std::pair<Value, Value>> slots; // cache -> (valid, offset)
+  struct Slot {
+    Value isValid, index, offset;
+  };
+  DenseMap<Value, Slot> slots; // by cache
   // Of the current tile: buffer and the tile's first column.
   DenseMap<Value, std::pair<Value, Value>> materialized;
   // Scratch of a head node, allocated once.

@@ -36,7 +36,7 @@ void EpilogueEmitter::computeSlot(Value cache) {
   Value slot =
       b.toIndex(memref::LoadOp::create(b, abi.batch().slotMapping, row));
   Value valid = b.compare(arith::CmpIPredicate::sge, slot, b.index(0));
-  slots[cache] = {valid, abi.cache(cache).slotOffset(b, slot)};
+  slots[cache] = {valid, slot, abi.cache(cache).slotOffset(b, slot)};
 }
 
 /// 1/sqrt(sum of the partials / channels + eps); the partials in index order.

@@ -1,5 +1,6 @@
 //===- EpilogueSinks.cpp - what an epilogue writes, and its loops ---------===//
 #include "Epilogue.h"
+#include "VNNIPage.h"
 #include "VectorMemory.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -260,11 +261,21 @@ void EpilogueEmitter::store(const Sink &sink, Value vector,
                  at.mask);
     return;
   }
-  auto [valid, slotOffset] = slots.lookup(sink.target);
+  Slot slot = slots.lookup(sink.target);
   CacheView cache = abi.cache(sink.target);
-  b.ifThen(valid, [&, slotOffset = slotOffset] {
-    Value offset =
-        b.add(cache.headOffset(b, slotOffset, at.head), at.headColumn);
+  b.ifThen(slot.isValid, [&] {
+    Value head = cache.headOffset(b, slot.offset, at.head);
+    if (cache.type.getLayout() == KVLayout::PagedVNNI) {
+      VNNIToken token{head, b.remainder(slot.index, kPanelN)};
+      int64_t count =
+          at.mask ? cacheHeadDim(sink) % cpu.lanes : int64_t(cpu.lanes);
+      if (sink.kind == Sink::Kind::Key)
+        storeVNNIKey(b, cpu, vector, cache.key, token, at.headColumn, count);
+      else
+        storeVNNIValue(b, cpu, vector, cache.value, token, at.headColumn);
+      return;
+    }
+    Value offset = b.add(head, at.headColumn);
     storeColumns(b, cpu, vector,
                  sink.kind == Sink::Kind::Key ? cache.key : cache.value, offset,
                  at.mask);

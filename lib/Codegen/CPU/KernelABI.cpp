@@ -12,18 +12,25 @@ using namespace mlir::prefill;
 Value CacheView::slotOffset(KernelBuilder &b, Value slot) const {
   int64_t blockSize = type.getBlockSize();
   Value block = b.mul(b.divide(slot, blockSize), blockStride);
+  if (type.getLayout() == KVLayout::PagedVNNI)
+    return block;
   return b.add(block, b.mul(b.remainder(slot, blockSize), tokenStride));
 }
 
-Value CacheView::tokenOffset(KernelBuilder &b, const BatchView &batch,
+Value CacheView::blockOffset(KernelBuilder &b, const BatchView &batch,
                              Value seq, Value token) const {
   int64_t blockSize = type.getBlockSize();
   Value entry =
       b.add(b.mul(seq, batch.blockTableStride), b.divide(token, blockSize));
   Value id =
       b.toIndex(memref::LoadOp::create(b, batch.blockTable, ValueRange{entry}));
-  return b.add(b.mul(id, blockStride),
-               b.mul(b.remainder(token, blockSize), tokenStride));
+  return b.mul(id, blockStride);
+}
+
+Value CacheView::tokenOffset(KernelBuilder &b, const BatchView &batch,
+                             Value seq, Value token) const {
+  return b.add(blockOffset(b, batch, seq, token),
+               b.mul(b.remainder(token, type.getBlockSize()), tokenStride));
 }
 
 Value CacheView::headOffset(KernelBuilder &b, Value offset, Value head) const {

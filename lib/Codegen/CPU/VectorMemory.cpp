@@ -54,16 +54,20 @@ Value prefill::loadColumns(KernelBuilder &b, Value memref, ValueRange indices,
                          : arith::ExtFOp::create(b, b.vectorF32(lanes), loaded);
 }
 
+void prefill::storeMaskedHalves(KernelBuilder &b, Value vector, Value memref,
+                                ValueRange indices, Value mask) {
+  auto type = cast<VectorType>(vector.getType());
+  Value bits = vector::BitCastOp::create(b, type.clone(b.getI16Type()), vector);
+  LLVM::MaskedStoreOp::create(b, bits, elementAddress(b, memref, indices), mask,
+                              /*alignment=*/2);
+}
+
 void prefill::storeColumns(KernelBuilder &b, const CpuIsa &isa, Value vector,
                            Value memref, ValueRange indices, Value mask) {
   Type element = cast<MemRefType>(memref.getType()).getElementType();
   vector = emitTruncate(b, isa, vector, element);
   if (mask && needsIntegerAccess(element)) {
-    auto type = cast<VectorType>(vector.getType());
-    Value bits =
-        vector::BitCastOp::create(b, type.clone(b.getI16Type()), vector);
-    LLVM::MaskedStoreOp::create(b, bits, elementAddress(b, memref, indices),
-                                mask, /*alignment=*/2);
+    storeMaskedHalves(b, vector, memref, indices, mask);
   } else if (mask) {
     vector::MaskedStoreOp::create(b, memref, indices, mask, vector);
   } else {

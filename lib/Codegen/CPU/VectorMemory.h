@@ -16,6 +16,11 @@ Value loadColumns(KernelBuilder &b, Value memref, ValueRange indices,
 void storeColumns(KernelBuilder &b, const CpuIsa &isa, Value vector,
                   Value memref, ValueRange indices, Value mask = {});
 
+/// Stores the elements of a vector of 16-bit floats that the mask takes, and
+/// leaves the memory between them alone.
+void storeMaskedHalves(KernelBuilder &b, Value vector, Value memref,
+                       ValueRange indices, Value mask);
+
 /// Sum of all lanes, in an order that depends on the lane count alone.
 Value sumLanes(KernelBuilder &b, Value vector);
 

@@ -91,6 +91,7 @@ LogicalResult ModuleWriter::readManifest(func::FuncOp entry) {
     return failure();
   module.dtype = *dtype;
   static_assert(int(KVLayout::PagedNHD) == int(fb::KVLayout::paged_nhd));
+  static_assert(int(KVLayout::PagedVNNI) == int(fb::KVLayout::paged_vnni));
   module.kv_cache = std::make_unique<fb::KVCacheSpec>(
       fb::KVLayout(cache.getLayout()), *dtype, cache.getNumKvHeads(),
       cache.getHeadDimQk(), cache.getHeadDimV(), cache.getBlockSize());

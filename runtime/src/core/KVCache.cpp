@@ -101,7 +101,7 @@ std::byte *KVCache::keys(int64_t layer) const {
 }
 
 std::byte *KVCache::values(int64_t layer) const {
-  return keys(layer) + shape.valueOffset * elementBytes;
+  return keys(layer) + shape.valueBase * elementBytes;
 }
 
 Result<void> KVCache::read(int64_t layer, int64_t sequence, float *keys,
@@ -114,15 +114,17 @@ Result<void> KVCache::read(int64_t layer, int64_t sequence, float *keys,
                  "layer " + std::to_string(layer) + ", but the module has " +
                      std::to_string(file.num_layers())};
   const module::KVCacheSpec &spec = *file.kv_cache();
-  auto gather = [&](const std::byte *base, int64_t headDim, float *out) {
+  auto gather = [&](bool isKey, int64_t headDim, float *out) {
+    const std::byte *base = isKey ? this->keys(layer) : this->values(layer);
     for (int64_t t = 0; t < lengths[sequence]; ++t) {
       int64_t block = blockTables[sequence][t / blockTokens()];
       for (int64_t h = 0; h < spec.num_kv_heads(); ++h) {
-        const std::byte *from = base + (block * shape.blockStride +
-                                        t % blockTokens() * shape.tokenStride +
-                                        h * shape.headStride) *
-                                           elementBytes;
-        for (int64_t d = 0; d < headDim; ++d, from += elementBytes) {
+        int64_t token = t % blockTokens();
+        for (int64_t d = 0; d < headDim; ++d) {
+          const std::byte *from =
+              base + (isKey ? shape.keyOffset(block, token, h, d)
+                            : shape.valueOffset(block, token, h, d)) *
+                         elementBytes;
           uint16_t bits;
           if (elementBytes == 4) {
             std::memcpy(out++, from, 4);
@@ -135,8 +137,8 @@ Result<void> KVCache::read(int64_t layer, int64_t sequence, float *keys,
       }
     }
   };
-  gather(this->keys(layer), spec.head_dim_qk(), keys);
-  gather(this->values(layer), spec.head_dim_v(), values);
+  gather(true, spec.head_dim_qk(), keys);
+  gather(false, spec.head_dim_v(), values);
   return {};
 }
 
@@ -150,18 +152,22 @@ void KVCache::poisonUnused() {
           std::clamp<int64_t>(lengths[s] - first, 0, shape.blockTokens);
     }
   const module::KVCacheSpec &spec = *owner.file().kv_cache();
-  int64_t headBytes =
-      std::max(spec.head_dim_qk(), spec.head_dim_v()) * elementBytes;
+  // All bits set is a NaN in f32, bf16 and f16.
+  auto poison = [&](std::byte *base, int64_t offset, int64_t count) {
+    std::memset(base + offset * elementBytes, 0xff, count * elementBytes);
+  };
   for (int64_t layer = 0; layer < owner.file().num_layers(); ++layer)
-    for (std::byte *base : {keys(layer), values(layer)})
-      for (int64_t block = 0; block < shape.numBlocks; ++block)
-        for (int64_t t = held[block]; t < shape.blockTokens; ++t)
-          for (int64_t h = 0; h < spec.num_kv_heads(); ++h)
-            // All bits set is a NaN in f32, bf16 and f16.
-            std::memset(base + (block * shape.blockStride +
-                                t * shape.tokenStride + h * shape.headStride) *
-                                   elementBytes,
-                        0xff, headBytes);
+    for (int64_t block = 0; block < shape.numBlocks; ++block)
+      for (int64_t t = held[block]; t < shape.blockTokens; ++t)
+        for (int64_t h = 0; h < spec.num_kv_heads(); ++h) {
+          // Features of a page lie apart, those of other layouts together.
+          int64_t run = shape.pagePack ? 1 : shape.keyFeatures;
+          for (int64_t d = 0; d < shape.keyFeatures; d += run)
+            poison(keys(layer), shape.keyOffset(block, t, h, d), run);
+          run = shape.pagePack ? 1 : shape.valueFeatures;
+          for (int64_t d = 0; d < shape.valueFeatures; d += run)
+            poison(values(layer), shape.valueOffset(block, t, h, d), run);
+        }
   std::mt19937_64 random(freeBlocks.size());
   for (size_t i = freeBlocks.size(); i > 1; --i)
     std::swap(freeBlocks[i - 1], freeBlocks[random() % i]);

@@ -31,6 +31,12 @@ func.func private @f(!prefill.kv_cache<paged_nhd, num_kv_heads = 1, head_dim_qk 
 
 // -----
 
+// KV_CACHE-C7
+// expected-error @below {{kv_cache block_size is 16, expected 32 for paged_vnni}}
+func.func private @f(!prefill.kv_cache<paged_vnni, num_kv_heads = 1, head_dim_qk = 8, head_dim_v = 8, dtype = f32, block_size = 16>)
+
+// -----
+
 // KV_CACHE-C5
 // expected-error @below {{kv_cache block_size is 9223372036854775807, expected at most 2147483647}}
 func.func private @f(!prefill.kv_cache<contiguous, num_kv_heads = 1, head_dim_qk = 8, head_dim_v = 8, dtype = f32, block_size = 9223372036854775807>)

@@ -2,7 +2,7 @@
 // RUN: prefill-opt %s --prefill-plan-memory=reuse=false | FileCheck %s --check-prefix=PLAIN
 // RUN: prefill-opt %s --prefill-plan-memory --remarks-filter-analyse=prefill-memory --remark-policy=all -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: activation 448 * M_pad + 448 * R_pad bytes, kv_cache 128 * seq bytes (contiguous: seq is the maximum length), weights 25600 bytes
+// REMARK: activation 448 * M_pad + 448 * R_pad bytes, kv_cache 128 * seq bytes (seq is the maximum length), weights 25600 bytes
 
 // Three layers of one op that widens and one that narrows: x0 128 bytes a row and its sums 4, a 256, x1 128 ...
 // Inputs and outputs never share; a's place is every layer's, and a third stream takes the place of the first.

@@ -147,7 +147,8 @@ AttentionResult AttentionCase::run(const std::vector<Sequence> &sequences,
   int64_t rows = cuSeqlens.back(), rowsPad = rows + paddedRows;
 
   // The cache: blocks in shuffled order, a few of them unused.
-  bool paged = config.layout == "paged_nhd";
+  bool vnni = config.layout == "paged_vnni";
+  bool paged = config.layout == "paged_nhd" || vnni;
   int64_t longest = *std::max_element(kvLens.begin(), kvLens.end());
   int64_t stride =
       paged ? (longest + config.blockSize - 1) / config.blockSize + 1 : 1;
@@ -157,31 +158,53 @@ AttentionResult AttentionCase::run(const std::vector<Sequence> &sequences,
   std::iota(ids.begin(), ids.end(), 0);
   std::shuffle(ids.begin(), ids.end(), std::mt19937(7));
   std::vector<int32_t> blockTable(ids.begin(), ids.begin() + seqs * stride);
-  int64_t dim = std::max(config.headDimQk, config.headDimV);
+  auto roundUp = [](int64_t size, int64_t unit) {
+    return (size + unit - 1) / unit * unit;
+  };
+  int64_t pack = config.bf16 ? 2 : 1;
+  int64_t dim = vnni ? std::max(roundUp(config.headDimQk, pack),
+                                roundUp(config.headDimV, 32))
+                     : std::max(config.headDimQk, config.headDimV);
   int64_t perBlock = config.kvHeads * config.blockSize * dim;
   int64_t tokenStride = config.kvHeads * dim, headStride = dim;
   int64_t blockStride = perBlock;
+  if (vnni)
+    headStride = 32 * dim;
   if (config.layout == "head_major") {
     tokenStride = dim;
     headStride = config.blockSize * dim;
   }
   if (paged)
     blockStride = 2 * perBlock;
+  // Without block and head: element d of the token's key and value.
+  auto keyElement = [&](int64_t t, int64_t d) {
+    return vnni ? (d / pack * 32 + t) * pack + d % pack : t * tokenStride + d;
+  };
+  auto valueElement = [&](int64_t t, int64_t d) {
+    return vnni ? d / 32 * 1024 + (t / pack * 32 + d % 32) * pack + t % pack
+                : t * tokenStride + d;
+  };
   Buffer cache(2 * blocks * perBlock, config.bf16);
   int64_t valueBase = paged ? perBlock : blocks * perBlock;
   for (int64_t s = 0; s < seqs; ++s)
     for (int64_t t = 0; t < kvLens[s]; ++t) {
-      int64_t slot =
-          blockTable[s * stride + t / config.blockSize] * blockStride +
-          t % config.blockSize * tokenStride;
+      int64_t block =
+          blockTable[s * stride + t / config.blockSize] * blockStride;
+      int64_t inBlock = t % config.blockSize;
       unsigned seed = sequences[s].seed;
       for (int64_t h = 0; h < config.kvHeads; ++h) {
         for (int64_t d = 0; d < config.headDimQk; ++d)
-          cache.set(slot + h * headStride + d,
+          cache.set(block + h * headStride + keyElement(inBlock, d),
                     datum(seed, 1, t, h * config.headDimQk + d, config.bf16));
         for (int64_t d = 0; d < config.headDimV; ++d)
-          cache.set(valueBase + slot + h * headStride + d,
+          cache.set(valueBase + block + h * headStride +
+                        valueElement(inBlock, d),
                     datum(seed, 2, t, h * config.headDimV + d, config.bf16));
+        // A stored key is padded with zeros.
+        if (vnni && config.headDimQk % pack)
+          cache.set(block + h * headStride +
+                        keyElement(inBlock, config.headDimQk),
+                    0.0f);
       }
     }
 

@@ -18,7 +18,7 @@ enum class Form {
 struct AttentionConfig {
   const mlir::prefill::CpuIsa *isa = nullptr;
   bool bf16 = true;
-  std::string layout = "contiguous"; // head_major, paged_nhd
+  std::string layout = "contiguous"; // head_major, paged_nhd, paged_vnni
   int64_t blockSize = 1024;
   int64_t kvHeads = 2, group = 2;
   int64_t headDimQk = 64, headDimV = 64;
@@ -30,6 +30,11 @@ struct AttentionConfig {
   Form form = Form::Specialized;
 
   int64_t heads() const { return kvHeads * group; }
+  /// With a block size that suits it.
+  void setLayout(const std::string &name) {
+    layout = name;
+    blockSize = name == "paged_nhd" ? 16 : name == "paged_vnni" ? 32 : 1024;
+  }
   std::string describe() const;
   std::string source() const;
 };

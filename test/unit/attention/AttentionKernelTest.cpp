@@ -44,11 +44,10 @@ protected:
 class AttentionShapes : public AttentionKernel {};
 
 TEST_P(AttentionKernel, LengthsAndLayouts) {
-  for (const char *layout : {"contiguous", "head_major", "paged_nhd"}) {
+  for (const char *layout :
+       {"contiguous", "head_major", "paged_nhd", "paged_vnni"}) {
     AttentionConfig c = config();
-    c.layout = layout;
-    if (c.layout == "paged_nhd")
-      c.blockSize = 16;
+    c.setLayout(layout);
     AttentionCase attention(c);
     for (int64_t length : kLengths)
       attention.check({{length, length}}, length % 5);
@@ -83,9 +82,12 @@ TEST_P(AttentionShapes, Groups) {
 void checkHeadDims(AttentionConfig config, int64_t qk, int64_t v) {
   config.headDimQk = qk;
   config.headDimV = v;
-  AttentionCase attention(config);
-  for (int64_t length : {1, 65, 129})
-    attention.check({{length, length}}, 3);
+  for (const char *layout : {"contiguous", "paged_vnni"}) {
+    config.setLayout(layout);
+    AttentionCase attention(config);
+    for (int64_t length : {1, 65, 129})
+      attention.check({{length, length}}, 3);
+  }
 }
 
 TEST_P(AttentionKernel, HeadDims) {
@@ -202,6 +204,45 @@ TEST_P(AttentionKernel, ChunksGiveTheBitsOfOneCall) {
   }
 }
 
+// Pages are read in place. Every length around their edges and the block's, and
+// slots behind the last token hold NaN, keys and values.
+TEST_P(AttentionKernel, PagesGiveTheBitsOfTheOtherLayouts) {
+  for (int64_t window : {0, 50}) {
+    AttentionConfig c = config();
+    c.window = window;
+    AttentionConfig pages = c;
+    pages.setLayout("paged_vnni");
+    AttentionCase plain(c), inPlace(pages);
+    for (int64_t length :
+         {1, 2, 31, 32, 33, 63, 64, 65, 95, 96, 97, 127, 128, 129, 200}) {
+      EXPECT_EQ(inPlace.run({{length, length}}, 3).bits,
+                plain.run({{length, length}}).bits)
+          << length;
+      EXPECT_EQ(inPlace.run({{1, length}}).bits, plain.run({{1, length}}).bits)
+          << length;
+    }
+    std::vector<Sequence> batch{{5, 5, 1}, {1, 200, 2}, {33, 97, 5}};
+    EXPECT_EQ(inPlace.run(batch, 6).bits, plain.run(batch, 6).bits);
+  }
+}
+
+TEST_P(AttentionKernel, ChunksOverPagesGiveTheBitsOfOneCall) {
+  AttentionConfig c = config();
+  c.setLayout("paged_vnni");
+  AttentionCase attention(c);
+  int64_t length = 100;
+  std::vector<Bits> whole = attention.run({{length, length}}).bits;
+  for (int64_t chunk : {1, 17, 33, 99}) {
+    std::vector<Bits> chunks;
+    for (int64_t begin = 0; begin < length; begin += chunk) {
+      int64_t end = std::min(begin + chunk, length);
+      for (Bits bits : attention.run({{end - begin, end}}, chunk % 3).bits)
+        chunks.push_back(bits);
+    }
+    EXPECT_EQ(whole, chunks) << "chunks of " << chunk;
+  }
+}
+
 // Loop bounds and masks are an optimisation: not a bit changes without them.
 TEST_P(AttentionKernel, OneLoopGivesTheSameBits) {
   for (int64_t window : {0, 50}) {
@@ -216,14 +257,13 @@ TEST_P(AttentionKernel, OneLoopGivesTheSameBits) {
 }
 
 TEST_P(AttentionKernel, PlainForm) {
-  for (const char *layout : {"contiguous", "head_major", "paged_nhd"}) {
+  for (const char *layout :
+       {"contiguous", "head_major", "paged_nhd", "paged_vnni"}) {
     AttentionConfig c = config();
     c.form = Form::Plain;
-    c.layout = layout;
+    c.setLayout(layout);
     c.headDimQk = 40;
     c.headDimV = 24;
-    if (c.layout == "paged_nhd")
-      c.blockSize = 16;
     c.window = c.layout == "head_major" ? 50 : 0;
     AttentionCase attention(c);
     for (int64_t length : {1, 2, 17, 64, 129})

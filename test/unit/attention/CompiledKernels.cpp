@@ -29,7 +29,7 @@ bool machineRuns(const CpuIsa &isa) {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
-static MLIRContext &context() {
+MLIRContext &kernelContext() {
   static MLIRContext *context = [] {
     DialectRegistry registry;
     registerAllDialects(registry);
@@ -50,27 +50,37 @@ CompiledKernels::compile(const std::string &source, const std::string &pipeline,
                          const CpuIsa &isa) {
   auto start = std::chrono::steady_clock::now();
   OwningOpRef<ModuleOp> module =
-      parseSourceString<ModuleOp>(source, &context());
+      parseSourceString<ModuleOp>(source, &kernelContext());
   EXPECT_TRUE(module) << source;
   if (!module)
     return nullptr;
-  PassManager pm(&context());
+  PassManager pm(&kernelContext());
   std::string passes =
       pipeline + ",prefill-convert-to-cpu-kernels{isa=" + isa.name.str() + "}";
   if (failed(parsePassPipeline(passes, pm)) || failed(pm.run(*module))) {
     ADD_FAILURE() << "pipeline failed: " << passes << " on\n" << source;
     return nullptr;
   }
+  auto kernels = load(*module, isa);
+  if (kernels)
+    kernels->seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+            .count();
+  return kernels;
+}
+
+std::unique_ptr<CompiledKernels> CompiledKernels::load(ModuleOp module,
+                                                       const CpuIsa &isa) {
   auto kernels = std::make_unique<CompiledKernels>();
-  module->walk([&](func::FuncOp kernel) {
+  module.walk([&](func::FuncOp kernel) {
     if (auto bytes = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr))
       kernels->scratch = std::max(kernels->scratch, bytes.getInt());
   });
-  auto object = compileObject(*module, {isa.cpu.str(), isa.features.str()});
+  auto object = compileObject(module, {isa.cpu.str(), isa.features.str()});
   EXPECT_TRUE(succeeded(object));
   if (failed(object))
     return nullptr;
-  auto library = linkSharedObject(*object, "test", module->getLoc());
+  auto library = linkSharedObject(*object, "test", module.getLoc());
   EXPECT_TRUE(succeeded(library));
   if (failed(library))
     return nullptr;
@@ -84,9 +94,6 @@ CompiledKernels::compile(const std::string &source, const std::string &pipeline,
       dlopen((std::string("./") + path).c_str(), RTLD_NOW | RTLD_LOCAL);
   EXPECT_TRUE(kernels->library) << dlerror();
   unlink(path);
-  kernels->seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-          .count();
   return kernels->library ? std::move(kernels) : nullptr;
 }
 

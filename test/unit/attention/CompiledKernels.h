@@ -4,6 +4,7 @@
 #ifndef PREFILL_TEST_UNIT_ATTENTION_COMPILEDKERNELS_H
 #define PREFILL_TEST_UNIT_ATTENTION_COMPILEDKERNELS_H
 
+#include "mlir/IR/BuiltinOps.h"
 #include "prefill/Codegen/CPU/IsaTable.h"
 #include <cstdint>
 #include <memory>
@@ -17,6 +18,9 @@ using KernelEntry = void (*)(const uint64_t *, int64_t, int64_t, void *);
 /// Whether this machine runs code of the variant.
 bool machineRuns(const mlir::prefill::CpuIsa &isa);
 
+/// With all dialects and passes.
+mlir::MLIRContext &kernelContext();
+
 class CompiledKernels {
 public:
   /// Runs `pipeline` (textual, with prefill passes) on `source`, and compiles
@@ -24,6 +28,9 @@ public:
   static std::unique_ptr<CompiledKernels>
   compile(const std::string &source, const std::string &pipeline,
           const mlir::prefill::CpuIsa &isa);
+  /// The same for a module of level kernel.
+  static std::unique_ptr<CompiledKernels>
+  load(mlir::ModuleOp module, const mlir::prefill::CpuIsa &isa);
   ~CompiledKernels();
 
   KernelEntry entry(const std::string &name) const;

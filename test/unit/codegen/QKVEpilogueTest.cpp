@@ -106,23 +106,41 @@ public:
            "}\nreturn %0, %1 : " + q + ", " + cache + "\n}\n";
   }
 
+  bool isVNNI() const { return c.layout == "paged_vnni"; }
   int64_t blockSize() const {
-    return c.layout == "paged_nhd" ? kBlockSize : kSlots;
+    return isVNNI() ? 32 : c.layout == "paged_nhd" ? kBlockSize : kSlots;
+  }
+  /// Features that a head takes in the cache: values of paged_vnni in panels.
+  int64_t features() const {
+    return isVNNI() ? (c.headDim + 31) / 32 * 32 : c.headDim;
   }
   // Strides in elements, and where V starts in the one allocation of K and V.
-  int64_t blockStride() const { return 2 * kBlockSize * kvColumns(); }
+  int64_t blockStride() const {
+    return 2 * (isVNNI() ? 32 : kBlockSize) * c.kvHeads * features();
+  }
   int64_t tokenStride() const {
     return c.layout == "head_major" ? c.headDim : kvColumns();
   }
   int64_t headStride() const {
-    return c.layout == "head_major" ? kSlots * c.headDim : c.headDim;
+    return isVNNI()                   ? 32 * features()
+           : c.layout == "head_major" ? kSlots * c.headDim
+                                      : c.headDim;
   }
   int64_t valueStart() const {
-    return (c.layout == "paged_nhd" ? kBlockSize : kSlots) * kvColumns();
+    return (c.layout == "contiguous" || c.layout == "head_major"
+                ? kSlots
+                : blockSize()) *
+           c.kvHeads * features();
   }
-  int64_t element(int64_t slot, int64_t head, int64_t d) const {
-    return slot / blockSize() * blockStride() +
-           slot % blockSize() * tokenStride() + head * headStride() + d;
+  int64_t cacheElements() const { return 2 * kSlots * c.kvHeads * features(); }
+  int64_t element(int64_t slot, int64_t head, int64_t d, bool isKey) const {
+    int64_t block = slot / blockSize() * blockStride() + head * headStride();
+    int64_t t = slot % blockSize(), p = bf16 ? 2 : 1;
+    if (!isVNNI())
+      return block + t * tokenStride() + d;
+    return block +
+           (isKey ? d / p * 32 * p + t * p + d % p
+                  : d / 32 * 32 * 32 + t / p * 32 * p + d % 32 * p + t % p);
   }
 
   QKVCase c;
@@ -162,7 +180,7 @@ TEST_P(QKVEpilogueTest, MatchesPlainLoops) {
     for (int64_t k = 0; k < kHidden; ++k)
       x.at(r, k) = kNaN;
   }
-  Matrix cache(1, 2 * kSlots * kernel.kvColumns(), bf16);
+  Matrix cache(1, kernel.cacheElements(), bf16);
   cache.fill(kNaN);
   Matrix query(rows, kernel.queryColumns(), bf16);
   Matrix packed = pack(w, kernel.tiling().groupN);
@@ -223,8 +241,9 @@ TEST_P(QKVEpilogueTest, MatchesPlainLoops) {
       continue;
     for (int64_t head = 0; head < c.kvHeads; ++head)
       for (int64_t d = 0; d < c.headDim; ++d) {
-        int64_t key = kernel.element(slot, head, d);
-        int64_t value = kernel.valueStart() + key;
+        int64_t key = kernel.element(slot, head, d, /*isKey=*/true);
+        int64_t value = kernel.valueStart() +
+                        kernel.element(slot, head, d, /*isKey=*/false);
         int64_t column = kernel.queryColumns() + head * c.headDim + d;
         ASSERT_PRED2(expectNear, cache.at(0, key), want.at(r, column))
             << "key row " << r << " head " << head << " d " << d;
@@ -233,6 +252,18 @@ TEST_P(QKVEpilogueTest, MatchesPlainLoops) {
             << "value row " << r << " head " << head << " d " << d;
         written[size_t(key)] = written[size_t(value)] = true;
       }
+    // A key is padded with a zero to a whole pair.
+    if (kernel.isVNNI() && bf16 && c.headDim % 2)
+      for (int64_t head = 0; head < c.kvHeads; ++head) {
+        int64_t pad = kernel.element(slot, head, c.headDim, /*isKey=*/true);
+        ASSERT_EQ(cache.at(0, pad), 0.0) << "row " << r << " head " << head;
+        written[size_t(pad)] = true;
+      }
+    // The padding of a token's own values may hold anything.
+    for (int64_t head = 0; head < c.kvHeads; ++head)
+      for (int64_t d = c.headDim; d < kernel.features(); ++d)
+        written[size_t(kernel.valueStart() +
+                       kernel.element(slot, head, d, /*isKey=*/false))] = true;
   }
   // Nothing else was written: slots that no row has, and slot -1.
   for (size_t i = 0; i < written.size(); ++i)
@@ -274,6 +305,26 @@ std::vector<Parameter> parameters() {
       {"d64_partial_interleaved", 2, 1, 64, {20, true}, false, false, false},
       {"d80_no_rope", 2, 1, 80, {0}, false, true, false, "paged_nhd"},
       {"d16_eight_heads", 16, 8, 16, {16}, true, false},
+      {"gqa_d64_vnni", 4, 2, 64, {64}, false, true, true, "paged_vnni"},
+      {"gqa_d128_qknorm_vnni",
+       6,
+       2,
+       128,
+       {128},
+       true,
+       false,
+       true,
+       "paged_vnni"},
+      {"mqa_d40_interleaved_vnni",
+       3,
+       1,
+       40,
+       {40, true},
+       true,
+       true,
+       true,
+       "paged_vnni"},
+      {"d25_no_rope_vnni", 2, 1, 25, {0}, false, true, false, "paged_vnni"},
   };
   std::vector<Parameter> all;
   for (const mlir::prefill::CpuIsa *isa : hostIsas())

@@ -196,7 +196,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{"qwen3", "f32", "head_major"},
                     Variant{"qwen3", "bf16", "paged_nhd:16"},
                     Variant{"mistral-window", "f32", "paged_nhd:64"},
-                    Variant{"mistral-window", "bf16", "contiguous"}),
+                    Variant{"mistral-window", "bf16", "contiguous"},
+                    Variant{"llama-gqa3", "bf16", "paged_vnni"},
+                    Variant{"qwen3", "f32", "paged_vnni"},
+                    Variant{"mistral-window", "bf16", "paged_vnni"}),
     [](const testing::TestParamInfo<Variant> &info) {
       std::string name = std::string(info.param.model) + "_" +
                          info.param.dtype + "_" + info.param.layout;

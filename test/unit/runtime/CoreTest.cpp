@@ -215,23 +215,61 @@ TEST_F(CacheTest, LayoutsHaveTheirShapes) {
   EXPECT_EQ(l.tokenStride, 16);
   EXPECT_EQ(l.headStride, 8);
   EXPECT_EQ(l.blockStride, 160);
-  EXPECT_EQ(l.valueOffset, 480);
+  EXPECT_EQ(l.valueBase, 480);
   EXPECT_EQ(l.layerElements, 960);
   l = layoutOf(module::KVLayout::head_major, 64);
   EXPECT_EQ(l.tokenStride, 8); // K and V [3, 2, 10, 8]
   EXPECT_EQ(l.headStride, 80);
   EXPECT_EQ(l.blockStride, 160);
-  EXPECT_EQ(l.valueOffset, 480);
+  EXPECT_EQ(l.valueBase, 480);
   l = layoutOf(module::KVLayout::paged_nhd, 4);
   EXPECT_EQ(l.numBlocks, 9); // [9, 2, 4, 2, 8]
   EXPECT_EQ(l.blocksPerSequence, 3);
   EXPECT_EQ(l.tokenStride, 16);
   EXPECT_EQ(l.headStride, 8);
   EXPECT_EQ(l.blockStride, 128);
-  EXPECT_EQ(l.valueOffset, 64);
+  EXPECT_EQ(l.valueBase, 64);
   EXPECT_EQ(l.layerElements, 9 * 128);
   l = layoutOf(module::KVLayout::contiguous, 64, 8, 4);
   EXPECT_EQ(l.headStride, 8); // one stride for both
+}
+
+TEST_F(CacheTest, PagesOfPairsHoldEveryElementOnce) {
+  for (module::DType dtype : {module::DType::bf16, module::DType::f32}) {
+    // Keys are padded to pairs, values to 32 features.
+    int64_t pack = dtype == module::DType::bf16 ? 2 : 1;
+    module::KVCacheSpec spec(module::KVLayout::paged_vnni, dtype, 2, 9, 40, 32);
+    auto created = KVCacheLayout::create(spec, 3, 40, 2);
+    ASSERT_TRUE(created);
+    const KVCacheLayout &l = *created;
+    EXPECT_EQ(l.blocksPerSequence, 2);
+    EXPECT_EQ(l.numBlocks, 6);
+    EXPECT_EQ(l.keyFeatures, 8 + pack);
+    EXPECT_EQ(l.valueFeatures, 64);
+    EXPECT_EQ(l.headStride, 32 * 64);
+    EXPECT_EQ(l.valueBase, 2 * 32 * 64);
+    EXPECT_EQ(l.blockStride, 2 * l.valueBase);
+    EXPECT_EQ(l.layerElements, 6 * l.blockStride);
+    std::set<int64_t> keys, values;
+    for (int64_t b = 0; b < l.numBlocks; ++b)
+      for (int64_t h = 0; h < 2; ++h)
+        for (int64_t t = 0; t < 32; ++t) {
+          int64_t page = b * l.blockStride + h * l.headStride;
+          for (int64_t d = 0; d < l.keyFeatures; ++d) {
+            int64_t at = l.keyOffset(b, t, h, d);
+            EXPECT_EQ(at, page + (d / pack * 32 + t) * pack + d % pack);
+            EXPECT_TRUE(keys.insert(at).second);
+          }
+          for (int64_t d = 0; d < l.valueFeatures; ++d) {
+            int64_t at = l.valueOffset(b, t, h, d);
+            EXPECT_EQ(at, page + d / 32 * 1024 +
+                              (t / pack * 32 + d % 32) * pack + t % pack);
+            EXPECT_TRUE(values.insert(at).second);
+          }
+        }
+    EXPECT_LT(*keys.rbegin() + l.valueBase - 1, l.layerElements);
+    EXPECT_LT(*values.rbegin() + l.valueBase, l.layerElements);
+  }
 }
 
 TEST_F(CacheTest, OverflowIsAnError) {

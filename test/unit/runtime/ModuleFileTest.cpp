@@ -144,6 +144,18 @@ const Damage damages[] = {
                                          module::DType::f32, 2, 8, 8, 0);
      },
      "kv_cache block_size is 0, expected 1 to 65536 for paged_nhd"},
+    {"KVPageSize",
+     [](auto &m) {
+       *m.kv_cache = module::KVCacheSpec(module::KVLayout::paged_vnni,
+                                         module::DType::f32, 2, 8, 8, 16);
+     },
+     "kv_cache block_size is 16, expected 32 for paged_vnni"},
+    {"KVPageType",
+     [](auto &m) {
+       *m.kv_cache = module::KVCacheSpec(module::KVLayout::paged_vnni,
+                                         module::DType::f16, 2, 8, 8, 32);
+     },
+     "kv_cache dtype is 2, expected f32 or bf16 for paged_vnni"},
     {"KVHeads",
      [](auto &m) {
        *m.kv_cache = module::KVCacheSpec(module::KVLayout::contiguous,

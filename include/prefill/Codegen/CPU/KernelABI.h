@@ -42,11 +42,16 @@ struct CacheView {
   Value key, value;
   Value blockStride, tokenStride, headStride;
 
-  /// Element offset of head 0 in a slot (block * block_size + offset, index).
+  /// Element offset of head 0 in a slot (block * block_size + offset, index);
+  /// of head 0's page for paged_vnni.
   Value slotOffset(KernelBuilder &b, Value slot) const;
   /// Element offset of head 0 of token `token` of sequence `seq`, through the
-  /// block table.
+  /// block table. Not for paged_vnni, whose tokens lie apart.
   Value tokenOffset(KernelBuilder &b, const BatchView &batch, Value seq,
+                    Value token) const;
+  /// Element offset of head 0 of the block that holds token `token` of
+  /// sequence `seq`: with headOffset the page of a head for paged_vnni.
+  Value blockOffset(KernelBuilder &b, const BatchView &batch, Value seq,
                     Value token) const;
   /// `offset` advanced to KV head `head`.
   Value headOffset(KernelBuilder &b, Value offset, Value head) const;

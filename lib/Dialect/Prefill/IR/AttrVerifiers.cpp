@@ -17,7 +17,7 @@ static LogicalResult verifyAtLeast(EmitError emitError, StringRef what,
   return success();
 }
 
-LogicalResult KVCacheType::verify(EmitError emitError, KVLayout,
+LogicalResult KVCacheType::verify(EmitError emitError, KVLayout layout,
                                   int64_t numKvHeads, int64_t headDimQk,
                                   int64_t headDimV, Type dtype,
                                   int64_t blockSize) {
@@ -53,6 +53,10 @@ LogicalResult KVCacheType::verify(EmitError emitError, KVLayout,
                        << headDimQk << " and " << headDimV
                        << ", expected at most " << kMaxElements
                        << " elements in a block";
+  // KV_CACHE-C7
+  if (layout == KVLayout::PagedVNNI && blockSize != kVNNIPageTokens)
+    return emitError() << "kv_cache block_size is " << blockSize
+                       << ", expected " << kVNNIPageTokens << " for paged_vnni";
   return success();
 }
 

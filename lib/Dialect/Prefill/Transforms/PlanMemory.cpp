@@ -27,15 +27,33 @@ static int64_t residentWeightBytes(func::FuncOp function) {
   return bytes;
 }
 
+/// Elements of one token's key and value of a head. The runtime gives both the
+/// same stride in pages of paged_vnni, that of the larger.
+static int64_t elementsPerToken(KVCacheType cache) {
+  int64_t keys = cache.getHeadDimQk(), values = cache.getHeadDimV();
+  if (cache.getLayout() != KVLayout::PagedVNNI)
+    return keys + values;
+  keys = llvm::alignTo(keys, cache.getDtype().isF32() ? 1 : 2);
+  values = llvm::alignTo(values, KVCacheType::kVNNIPageTokens);
+  return 2 * std::max(keys, values);
+}
+
 /// Bytes of one token's keys and values in all layers.
 static int64_t kvCacheBytesPerToken(func::FuncOp function) {
   int64_t bytes = 0;
   for (Type type : function.getArgumentTypes())
     if (auto cache = dyn_cast<KVCacheType>(type))
-      bytes += cache.getNumKvHeads() *
-               (cache.getHeadDimQk() + cache.getHeadDimV()) *
+      bytes += cache.getNumKvHeads() * elementsPerToken(cache) *
                (cache.getDtype().getIntOrFloatBitWidth() / 8);
   return bytes;
+}
+
+/// What `seq` means for the size of the caches.
+static StringRef cachedLength(func::FuncOp function) {
+  for (Type type : function.getArgumentTypes())
+    if (auto cache = dyn_cast<KVCacheType>(type); cache && cache.isPaged())
+      return "in whole blocks";
+  return "the maximum length";
 }
 
 namespace {
@@ -122,10 +140,10 @@ private:
                                             .category("prefill-memory")
                                             .function(function.getName()))
         << remark::add("activation {0} * M_pad + {1} * R_pad bytes, kv_cache "
-                       "{2} * seq bytes (contiguous: seq is the maximum "
-                       "length), weights {3} bytes, temporaries known once "
-                       "kernels are tiled",
-                       tokensRowBytes, logitsRowBytes, kvPerToken, weights);
+                       "{2} * seq bytes (seq is {3}), weights {4} bytes, "
+                       "temporaries known once kernels are tiled",
+                       tokensRowBytes, logitsRowBytes, kvPerToken,
+                       cachedLength(function), weights);
   }
 };
 } // namespace

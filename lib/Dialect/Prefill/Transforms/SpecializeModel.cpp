@@ -59,7 +59,8 @@ struct SpecializeModelPass
     std::optional<KVLayout> layout = symbolizeKVLayout(kvLayout);
     if (!layout) {
       module.emitError("unknown KV layout '")
-          << kvLayout << "', expected contiguous, head_major or paged_nhd";
+          << kvLayout
+          << "', expected contiguous, head_major, paged_nhd or paged_vnni";
       return signalPassFailure();
     }
     if (*layout == KVLayout::PagedNHD && blockSize < 1) {
@@ -80,9 +81,11 @@ struct SpecializeModelPass
 
     AttrTypeReplacer replacer;
     replacer.addReplacement([&](KVCacheType type) -> Type {
-      int64_t tokens = *layout == KVLayout::PagedNHD
-                           ? std::min<int64_t>(blockSize, length)
-                           : length;
+      int64_t tokens = length;
+      if (*layout == KVLayout::PagedNHD)
+        tokens = std::min<int64_t>(blockSize, length);
+      else if (*layout == KVLayout::PagedVNNI)
+        tokens = KVCacheType::kVNNIPageTokens;
       return KVCacheType::get(type.getContext(), *layout, type.getNumKvHeads(),
                               type.getHeadDimQk(), type.getHeadDimV(),
                               newType ? Type(newType) : type.getDtype(),

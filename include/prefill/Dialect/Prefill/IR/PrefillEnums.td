@@ -12,7 +12,8 @@ class Prefill_EnumAttr<EnumInfo info, string mnemonic> : EnumAttr<Prefill_Dialec
 def Prefill_KVLayout : Prefill_Enum<"KVLayout", "order of a KV cache in memory", [
   I32EnumCase<"Contiguous", 0, "contiguous">,   // K and V [max_seq, num_kv_heads, head_dim]
   I32EnumCase<"HeadMajor", 1, "head_major">,    // K and V [num_kv_heads, max_seq, head_dim]
-  I32EnumCase<"PagedNHD", 2, "paged_nhd">       // [num_blocks, 2, block_size, num_kv_heads, head_dim]
+  I32EnumCase<"PagedNHD", 2, "paged_nhd">,      // [num_blocks, 2, block_size, num_kv_heads, head_dim]
+  I32EnumCase<"PagedVNNI", 3, "paged_vnni">     // pages of 32 tokens in the order that a CPU's microkernel reads
 ]>;
 
 def Prefill_RopeScaling : Prefill_Enum<"RopeScaling", "how RoPE frequencies are stretched", [

@@ -19,7 +19,7 @@ def Prefill_KVCacheType : Prefill_Type<"KVCache", "kv_cache"> {
   let summary = "keys and values of one layer";
   let description = [{
     `block_size` is the number of tokens a block; the layouts `contiguous` and `head_major` have one block for each
-    sequence, of the module's maximum length.
+    sequence, of the module's maximum length. A block of `paged_vnni` is a page of 32 tokens for each head.
   }];
   let parameters = (ins EnumParameter<Prefill_KVLayout>:$layout, "int64_t":$numKvHeads, "int64_t":$headDimQk,
                         "int64_t":$headDimV, "::mlir::Type":$dtype, "int64_t":$blockSize);
@@ -28,6 +28,15 @@ def Prefill_KVCacheType : Prefill_Type<"KVCache", "kv_cache"> {
     `dtype` `=` $dtype `,` `block_size` `=` $blockSize `>`
   }];
   let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Tokens of a page of `paged_vnni`, and columns of its panels.
+    static constexpr int64_t kVNNIPageTokens = 32;
+
+    /// Whether blocks have a size of their own; the other layouts have one block for each sequence.
+    bool isPaged() const {
+      return getLayout() == KVLayout::PagedNHD || getLayout() == KVLayout::PagedVNNI;
+    }
+  }];
 }
 
 #endif

@@ -21,8 +21,8 @@ def SpecializeModelPass : Pass<"prefill-specialize-model", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"dtype", "dtype", "std::string", "\"\"", "f32, bf16 or f16; empty keeps the model's">,
-    Option<"kvLayout", "kv-layout", "std::string", "\"contiguous\"", "contiguous, head_major or paged_nhd">,
-    Option<"blockSize", "block-size", "int64_t", "16", "tokens a block of a paged layout">,
+    Option<"kvLayout", "kv-layout", "std::string", "\"contiguous\"", "contiguous, head_major, paged_nhd or paged_vnni">,
+    Option<"blockSize", "block-size", "int64_t", "16", "tokens a block of paged_nhd">,
     Option<"maxSeq", "max-seq", "int64_t", "0", "maximum sequence length; 0: the lesser of 4096 and the model's maximum">
   ];
   let statistics = [Statistic<"numCaches", "caches", "KV caches whose type was set">];
