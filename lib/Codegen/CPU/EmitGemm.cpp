@@ -168,8 +168,40 @@ private:
   void emitPanels(Value firstPanel, Value count) {
     b.forLoop(b.index(0), count, 1, [&](Value q) {
       Value panel = b.mul(b.add(firstPanel, q), shape.panelElements());
+      nextPanel = distanceToNext(firstPanel, count, q);
       emitPanel(panel, columnOf(q));
     });
+  }
+
+  /// From panel `q` to what is multiplied next, in elements of the weight: the
+  /// next panel, the first one's k of the next pass, the next workgroup's first
+  /// panel. 0 where nothing follows, and where there are more chunks of rows:
+  /// those read the tile's panels from a cache.
+  Value distanceToNext(Value firstPanel, Value count, Value q) {
+    auto select = [&](Value condition, Value yes, Value no) -> Value {
+      return arith::SelectOp::create(b, condition, yes, no);
+    };
+    auto below = [&](Value lhs, Value rhs) {
+      return b.compare(arith::CmpIPredicate::ult, lhs, rhs);
+    };
+    int64_t stepStride = kPanelN * shape.kPackSize();
+    Value distance = select(
+        below(b.add(firstPanel, count), b.index(shape.panels)),
+        b.sub(b.index(shape.panelElements()), b.mul(firstStep, stepStride)),
+        b.index(0));
+    if (!shape.onePass()) {
+      Value toPass =
+          b.sub(b.index(shape.blockSteps() * stepStride),
+                b.mul(b.sub(count, b.index(1)), shape.panelElements()));
+      distance = select(
+          below(b.add(firstStep, shape.blockSteps()), b.index(shape.steps())),
+          toPass, distance);
+    }
+    distance = select(below(b.add(q, 1), count), b.index(shape.panelElements()),
+                      distance);
+    Value allRows = abi.rowsOf(gemm.getInput());
+    return select(b.compare(arith::CmpIPredicate::eq, rows, allRows), distance,
+                  b.index(0));
   }
 
   /// Of panel `q` of the tile. Panels lie at their true columns: the next group
@@ -284,6 +316,11 @@ private:
     operands.b = abi.flat(gemm.getWeight());
     operands.bStepStride = kPanelN * shape.kPackSize();
     operands.steps = steps;
+    // The last rows of a panel have it in the second-level cache and ask for
+    // the next one; others ask for what they read.
+    operands.prefetchDistance = arith::SelectOp::create(
+        b, b.compare(arith::CmpIPredicate::eq, b.add(row, microRows), rows),
+        nextPanel, b.index(0));
     Value firstK = b.mul(firstStep, shape.kPackSize());
     for (int64_t r = 0; r < microRows; ++r)
       operands.aRowOffsets.push_back(
@@ -403,6 +440,7 @@ private:
   Value tallEnd, firstTail, secondTail;
   // Of the current pass.
   Value firstStep, steps;
+  Value nextPanel; // of the current panel
   Value stage;
   int64_t stagePitch = 0;
 };
