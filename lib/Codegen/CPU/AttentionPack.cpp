@@ -3,6 +3,7 @@
 #include "VNNIPage.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "prefill/Codegen/CPU/TileTable.h"
 
 using namespace mlir;
 using namespace mlir::prefill;
@@ -45,7 +46,20 @@ private:
       memref::StoreOp::create(
           b, arith::IndexCastOp::create(b, b.getI64Type(), offset),
           context.scratch.keyOffsets, ValueRange{key});
+      // Rows of a head lie apart: the hardware's prefetcher does not see them
+      // coming.
+      prefetchHead(cache.key, offset, shape.headDimQk);
+      prefetchHead(cache.value, offset, shape.headDimV);
     });
+  }
+
+  void prefetchHead(Value memref, Value offset, int64_t headDim) {
+    int64_t line =
+        kCacheLineBytes * 8 / shape.elementType.getIntOrFloatBitWidth();
+    for (int64_t at = 0; at < headDim; at += line)
+      memref::PrefetchOp::create(b, memref, ValueRange{b.add(offset, at)},
+                                 /*isWrite=*/false, /*localityHint=*/3,
+                                 /*isDataCache=*/true);
   }
 
   Value keyOffset(Value key) {
@@ -167,14 +181,17 @@ void prefill::packQuery(AttentionContext &context, const AttentionRows &rows,
   });
 }
 
-/// Notes where the pages of a block lie, and copies the last one's values.
+/// Notes where the pages of a block lie, and the one behind them, which is
+/// prefetched; copies the last one's values.
 static void locatePages(AttentionContext &context, const AttentionRows &rows,
                         const AttentionBlock &block, BlockMask mask) {
   KernelBuilder &b = context.b;
   const AttentionScratch &scratch = context.scratch;
-  b.forLoop(b.index(0), b.ceilDivide(block.numKeys, kPanelN), 1,
+  Value last = b.sub(rows.seqlenKv, b.index(1));
+  b.forLoop(b.index(0), b.add(b.ceilDivide(block.numKeys, kPanelN), 1), 1,
             [&](Value panel) {
-              Value token = b.add(block.firstKey, b.mul(panel, kPanelN));
+              Value token =
+                  b.min(b.add(block.firstKey, b.mul(panel, kPanelN)), last);
               Value offset = block.cache.headOffset(
                   b,
                   block.cache.blockOffset(b, context.abi.batch(), rows.sequence,

@@ -161,6 +161,8 @@ private:
         panelVectorOffsets(b, isa, shape.elementType, start, part, vectors);
     operands.bStepStride = kPanelN * shape.kPackSize();
     operands.steps = b.index(shape.depth() / shape.kPackSize());
+    if (prefetchesPages())
+      operands.prefetchDistance = b.sub(pageOffset(b.add(panel, 1)), start);
     SmallVector<Value> scores = emitMicrokernel(b, isa, operands);
     if (shape.scoreScale != 1.0)
       for (Value &score : scores)
@@ -176,6 +178,12 @@ private:
                     b.add(column, r * shape.blockKv + v * lanes));
         largest[r] = maximum(b, score, largest[r]);
       }
+  }
+
+  /// Short queries are as fast as memory; with more rows a page is in the
+  /// cache when it is needed again.
+  bool prefetchesPages() const {
+    return shape.isPacked && count < kAttentionMicroRows;
   }
 
   /// Where the page of a panel begins in the cache.
@@ -360,6 +368,9 @@ private:
             panelVectorOffsets(b, isa, shape.elementType, start, part, vectors);
         operands.bStepStride = kPanelN * shape.kPackSize();
         operands.steps = valueSteps(panel);
+        if (prefetchesPages() && values == block.cache.value)
+          operands.prefetchDistance =
+              b.sub(pageOffset(b.add(panel, 1)), pageOffset(panel));
         return emitMicrokernel(b, isa, operands, sums);
       });
     };
