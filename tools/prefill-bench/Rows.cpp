@@ -4,7 +4,10 @@ using namespace prefill::bench;
 
 namespace {
 
+/// What prefill-opt takes when nobody asks for another.
 constexpr const char *defaultLayout = "contiguous";
+/// What attention reads fastest on a CPU: rows whose name has no layout.
+constexpr const char *fastLayout = "paged_vnni";
 
 class Catalogue {
 public:
@@ -54,6 +57,11 @@ void addGemms(Catalogue &catalogue) {
       for (int64_t m : {37, 130})
         catalogue.addGemms("gemm-small", *shape, dtype, m, "", false);
     }
+  // Converted to f32 in packing; oneDNN's CPU matmul has no f16.
+  for (const ModelShape *shape : {&llama32_1b, &llama3_8b})
+    for (int64_t m : {512, 2048})
+      catalogue.addGemms("gemm", *shape, "f16", m, "",
+                         m > 512 || shape != &llama32_1b);
   for (const char *isa : {"avx512", "avx2"})
     for (const ModelShape *shape : {&llama32_1b, &llama3_8b})
       for (int64_t m : {512, 2048})
@@ -73,23 +81,31 @@ void addAttention(Catalogue &catalogue) {
                            std::to_string(shape->headDim) + "/s" +
                            std::to_string(tokens);
         bool slow = tokens > 2048 && std::string(dtype) == "f32";
-        catalogue.add(RowKind::attention, name, *shape, dtype, tokens, slow);
+        catalogue.add(RowKind::attention, name, *shape, dtype, tokens, slow,
+                      fastLayout);
+        catalogue.add(RowKind::attention, name + "/" + defaultLayout, *shape,
+                      dtype, tokens, tokens > 2048, defaultLayout);
       }
 }
 
 void addModels(Catalogue &catalogue) {
-  for (int64_t tokens : {128, 512, 1024, 2048, 4096, 8192, 16384})
-    catalogue.add(RowKind::model,
-                  "model/llama-3.2-1b/bf16/s" + std::to_string(tokens),
-                  llama32_1b, "bf16", tokens, tokens > 512);
-  for (int64_t tokens : {512, 2048})
-    catalogue.add(RowKind::decode,
-                  "decode/llama-3.2-1b/bf16/s" + std::to_string(tokens),
-                  llama32_1b, "bf16", tokens, tokens > 512);
+  std::string name = "llama-3.2-1b/bf16/s";
+  for (const char *layout : {fastLayout, defaultLayout}) {
+    bool fast = std::string(layout) == fastLayout;
+    std::string suffix = fast ? "" : std::string("/") + layout;
+    for (int64_t tokens : {128, 512, 1024, 2048, 4096, 8192, 16384})
+      catalogue.add(RowKind::model,
+                    "model/" + name + std::to_string(tokens) + suffix,
+                    llama32_1b, "bf16", tokens, tokens > 512 || !fast, layout);
+    for (int64_t tokens : {512, 2048})
+      catalogue.add(RowKind::decode,
+                    "decode/" + name + std::to_string(tokens) + suffix,
+                    llama32_1b, "bf16", tokens, tokens > 512 || !fast, layout);
+  }
   for (auto [kind, prefix] : {std::pair{RowKind::model, "model/"},
                               std::pair{RowKind::decode, "decode/"}})
     catalogue.add(kind, std::string(prefix) + "qwen2.5-0.5b/bf16/s128",
-                  qwen25_05b, "bf16", 128, true);
+                  qwen25_05b, "bf16", 128, true, fastLayout);
   for (const ModelShape *shape : {&llama32_1b, &qwen25_05b})
     catalogue.add(RowKind::startup,
                   std::string("startup/") + shape->name + "/bf16", *shape,
