@@ -66,10 +66,14 @@ mlir::prefill::compileObject(ModuleOp kernels, const CpuTarget &target) {
   buildKernelToLLVMPipeline(pm);
   if (failed(pm.run(*module)) || failed(addKernelEntries(*module)))
     return failure();
+  return emitObject(*module, target);
+}
 
+FailureOr<llvm::SmallVector<char, 0>>
+mlir::prefill::emitObject(ModuleOp kernels, const CpuTarget &target) {
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> llvmModule =
-      translateModuleToLLVMIR(*module, context, "prefill_kernels");
+      translateModuleToLLVMIR(kernels, context, "prefill_kernels");
   if (!llvmModule)
     return kernels.emitError("kernels could not be translated to LLVM IR"),
            failure();

@@ -92,6 +92,10 @@ KernelFunction CodeObject::kernel(const std::string &symbol) const {
   return reinterpret_cast<KernelFunction>(::dlsym(handle, symbol.c_str()));
 }
 
+void *CodeObject::symbol(const std::string &name) const {
+  return ::dlsym(handle, name.c_str());
+}
+
 CodeObject::CodeObject(CodeObject &&other) noexcept
     : handle(std::exchange(other.handle, nullptr)),
       descriptor(std::exchange(other.descriptor, -1)) {}

@@ -31,6 +31,8 @@ public:
 
   /// nullptr when the object does not define it.
   KernelFunction kernel(const std::string &symbol) const;
+  /// The address of any symbol, nullptr when the object does not define it.
+  void *symbol(const std::string &name) const;
 
 private:
   CodeObject() = default;

@@ -35,6 +35,11 @@ LogicalResult addKernelEntries(ModuleOp module);
 FailureOr<llvm::SmallVector<char, 0>> compileObject(ModuleOp kernels,
                                                     const CpuTarget &target);
 
+/// The relocatable object of a module in the LLVM dialect. Emits an error on
+/// failure.
+FailureOr<llvm::SmallVector<char, 0>> emitObject(ModuleOp kernels,
+                                                 const CpuTarget &target);
+
 /// Links one relocatable object to a shared object with lld. `name` is used in
 /// messages. Emits an error at `loc`.
 FailureOr<llvm::SmallVector<char, 0>>

@@ -1,0 +1,41 @@
+// Stacks and the switch between them: each CUDA thread has a control flow of
+// its own.
+#ifndef PREFILL_RUNTIME_EMULATION_FIBER_H
+#define PREFILL_RUNTIME_EMULATION_FIBER_H
+
+#include <cstddef>
+#include <cstdint>
+
+/// Saves the callee-saved registers on the stack, stores the stack pointer to
+/// `*save` and continues where `resume` was saved.
+extern "C" void prefill_emulation_switch(void **save, void *resume);
+
+namespace prefill::rt::emulation {
+
+/// `count` stacks side by side, an inaccessible page below each. Pages that are
+/// never touched take no memory.
+class FiberStacks {
+public:
+  FiberStacks() = default;
+  FiberStacks(const FiberStacks &) = delete;
+  FiberStacks &operator=(const FiberStacks &) = delete;
+  ~FiberStacks();
+
+  /// False when the system gives no memory. Keeps larger sets.
+  bool reserve(int count);
+
+  /// A stack pointer for prefill_emulation_switch that calls `entry` on an
+  /// empty stack. `entry` must not return.
+  void *prepare(int index, void (*entry)()) const;
+
+  static constexpr size_t bytes = 64 << 10;
+
+private:
+  static constexpr size_t guard = 4096;
+  char *base = nullptr;
+  int reserved = 0;
+};
+
+} // namespace prefill::rt::emulation
+
+#endif // PREFILL_RUNTIME_EMULATION_FIBER_H

@@ -1,0 +1,132 @@
+#include "emulation/SharedMemory.h"
+
+#include <cstdlib>
+#include <cstring>
+
+using namespace prefill::rt::emulation;
+
+/// NaN in f16, bf16 and f32.
+static constexpr int poison = 0xff;
+
+void SharedMemory::Free::operator()(uint8_t *memory) const {
+  std::free(memory);
+}
+
+void SharedMemory::beginBlock(int64_t count, int warps, bool clear) {
+  if (count != bytes || warps != numWarps || !memory || clear) {
+    // Aligned as the window is, and no more.
+    constexpr size_t alignment = 256;
+    size_t rounded = (static_cast<size_t>(count) + alignment) / alignment;
+    if (count != bytes || !memory)
+      memory.reset(static_cast<uint8_t *>(
+          std::aligned_alloc(alignment, rounded * alignment)));
+    bytes = count;
+    numWarps = warps;
+    size_t numCells = static_cast<size_t>(count + cellBytes - 1) / cellBytes;
+    cells.assign(numCells, {});
+    readers.assign(numCells * warps, {});
+  }
+  std::memset(memory.get(), poison, static_cast<size_t>(bytes));
+}
+
+std::optional<Hazard> SharedMemory::read(int thread, int site, int64_t offset,
+                                         int count) {
+  int warp = thread / warpLanes, lane = thread % warpLanes;
+  Stamp now = clocks.now(warp);
+  for (int64_t index = offset / cellBytes, end = (offset + count) / cellBytes;
+       index < end; ++index) {
+    Cell &cell = cells[index];
+    int writer = cell.writer & ~underWay;
+    if (cell.written < clocks.first())
+      return Hazard{Finding::unwrittenRead, index * cellBytes};
+    if (cell.writer & underWay)
+      return Hazard{Finding::copyNotAwaited, index * cellBytes, writer,
+                    cell.site, true};
+    if (!clocks.ordered(thread, writer, cell.written))
+      return Hazard{Finding::race, index * cellBytes, writer, cell.site, true};
+
+    Readers &record = readers[index * numWarps + warp];
+    bool first = !(cell.readers >> warp & 1) || record.stamp < clocks.first();
+    cell.readers |= 1u << warp;
+    if (!first && record.stamp != now)
+      for (uint32_t rest = record.lanes; rest && !first; rest &= rest - 1) {
+        int other = warp * warpLanes + __builtin_ctz(rest);
+        if (!clocks.ordered(thread, other, record.stamp))
+          break;
+        first = !(rest & (rest - 1)); // all of them lie in the past
+      }
+    record.lanes = first ? 1u << lane : record.lanes | 1u << lane;
+    record.stamp = now;
+    record.site = static_cast<uint16_t>(site);
+  }
+  return std::nullopt;
+}
+
+/// A reader of the cell that may still be reading.
+std::optional<Hazard> SharedMemory::unorderedReader(int thread,
+                                                    int64_t index) const {
+  for (uint32_t warps = cells[index].readers; warps; warps &= warps - 1) {
+    int warp = __builtin_ctz(warps);
+    if (warp >= numWarps)
+      break;
+    const Readers &record = readers[index * numWarps + warp];
+    if (record.stamp < clocks.first())
+      continue;
+    for (uint32_t lanes = record.lanes; lanes; lanes &= lanes - 1) {
+      int other = warp * warpLanes + __builtin_ctz(lanes);
+      if (!clocks.ordered(thread, other, record.stamp))
+        return Hazard{Finding::race, index * cellBytes, other, record.site,
+                      false};
+      if (warp != thread / warpLanes)
+        break; // another warp is ordered as a whole
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Hazard> SharedMemory::markWritten(int thread, int site,
+                                                int64_t offset, int count,
+                                                uint16_t flags) {
+  Stamp now = clocks.now(thread / warpLanes);
+  for (int64_t index = offset / cellBytes, end = (offset + count) / cellBytes;
+       index < end; ++index) {
+    Cell &cell = cells[index];
+    if (cell.written >= clocks.first()) {
+      int writer = cell.writer & ~underWay;
+      if (cell.writer & underWay)
+        return Hazard{Finding::writeDuringCopy, index * cellBytes, writer,
+                      cell.site, true};
+      if (!clocks.ordered(thread, writer, cell.written))
+        return Hazard{Finding::race, index * cellBytes, writer, cell.site,
+                      true};
+      if (auto hazard = unorderedReader(thread, index))
+        return hazard;
+    }
+    cell.written = now;
+    cell.writer = static_cast<uint16_t>(thread) | flags;
+    cell.site = static_cast<uint16_t>(site);
+    cell.readers = 0;
+  }
+  return std::nullopt;
+}
+
+std::optional<Hazard> SharedMemory::write(int thread, int site, int64_t offset,
+                                          int count) {
+  return markWritten(thread, site, offset, count, 0);
+}
+
+std::optional<Hazard> SharedMemory::beginCopy(int thread, int site,
+                                              int64_t offset, int count) {
+  if (auto hazard = markWritten(thread, site, offset, count, underWay))
+    return hazard;
+  std::memset(data(offset), poison, static_cast<size_t>(count));
+  return std::nullopt;
+}
+
+void SharedMemory::endCopy(int thread, int site, int64_t offset, int count) {
+  Stamp now = clocks.now(thread / warpLanes);
+  for (int64_t index = offset / cellBytes, end = (offset + count) / cellBytes;
+       index < end; ++index)
+    cells[index] = {now, static_cast<uint16_t>(thread),
+                    static_cast<uint16_t>(site), 0};
+}

@@ -1,0 +1,78 @@
+// The shared memory of one block, with a shadow of who touched what.
+#ifndef PREFILL_RUNTIME_EMULATION_SHAREDMEMORY_H
+#define PREFILL_RUNTIME_EMULATION_SHAREDMEMORY_H
+
+#include "emulation/Clocks.h"
+#include "emulation/Report.h"
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace prefill::rt::emulation {
+
+/// Why an access is wrong.
+struct Hazard {
+  Finding finding{};
+  int64_t offset = 0; ///< of the first byte concerned
+  int otherThread = -1, otherSite = -1;
+  /// Of the earlier access in a race.
+  bool otherWrote = false;
+};
+
+/// The shadow's cell is 2 bytes, the narrowest access that the compiler admits
+/// (lib/Target/Emulation/Vocabulary.cpp), so nothing is lost against single
+/// bytes. A cell has its last writer and, for each warp, its last readers: all
+/// earlier reads of the warp happened before those, or are kept with them.
+class SharedMemory {
+public:
+  explicit SharedMemory(const Clocks &clocks) : clocks(clocks) {}
+
+  /// Makes room and poisons the contents; `clear`: the shadow as well.
+  void beginBlock(int64_t bytes, int numWarps, bool clear);
+
+  int64_t size() const { return bytes; }
+  uint8_t *data(int64_t offset) { return memory.get() + offset; }
+
+  /// Offsets and sizes are even and in bounds. `site` is a site's number.
+  std::optional<Hazard> read(int thread, int site, int64_t offset, int count);
+  std::optional<Hazard> write(int thread, int site, int64_t offset, int count);
+  /// An asynchronous copy of `thread` may write from now on. Poisons the bytes.
+  std::optional<Hazard> beginCopy(int thread, int site, int64_t offset,
+                                  int count);
+  /// The thread waited for it: from now on the thread itself may read, and
+  /// others after they synchronised with it.
+  void endCopy(int thread, int site, int64_t offset, int count);
+
+private:
+  static constexpr int cellBytes = 2;
+  static constexpr uint16_t underWay = 0x8000;
+  struct Cell {
+    Stamp written = 0;
+    uint16_t writer = 0; ///< with `underWay` while a copy is
+    uint16_t site = 0;
+    uint32_t readers = 0; ///< warps that read since
+  };
+  struct Readers {
+    Stamp stamp = 0;
+    uint32_t lanes = 0;
+    uint16_t site = 0;
+  };
+  std::optional<Hazard> markWritten(int thread, int site, int64_t offset,
+                                    int count, uint16_t flags);
+  std::optional<Hazard> unorderedReader(int thread, int64_t index) const;
+
+  const Clocks &clocks;
+  int64_t bytes = 0;
+  int numWarps = 0;
+  struct Free {
+    void operator()(uint8_t *memory) const;
+  };
+  std::unique_ptr<uint8_t, Free> memory;
+  std::vector<Cell> cells;
+  std::vector<Readers> readers; ///< [cell][warp]
+};
+
+} // namespace prefill::rt::emulation
+
+#endif // PREFILL_RUNTIME_EMULATION_SHAREDMEMORY_H
