@@ -125,10 +125,17 @@ public:
          site);
   }
 
-  void barrier(const std::string &site) { line("nvvm.barrier", site); }
+  // In the generic form: the operation's own parser takes a location for the
+  // optional reduction.
+  void barrier(const std::string &site) {
+    line("\"nvvm.barrier\"() <{operandSegmentSizes = array<i32: 0, 0, 0>}> : "
+         "() -> ()",
+         site);
+  }
   void namedBarrier(V id, V threads, const std::string &site) {
-    line("nvvm.barrier id = " + trunc(id).name +
-             " number_of_threads = " + trunc(threads).name,
+    line("\"nvvm.barrier\"(" + trunc(id).name + ", " + trunc(threads).name +
+             ") <{operandSegmentSizes = array<i32: 1, 1, 0>}> : (i32, i32) -> "
+             "()",
          site);
   }
   void syncWarp(const std::string &site, int64_t mask = 0xffffffff) {

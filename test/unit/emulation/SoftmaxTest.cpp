@@ -9,18 +9,20 @@ namespace {
 
 enum class SoftmaxFault { none, padAdmitted, slotsReused, slotsUnwritten };
 
-constexpr int threads = 128, numWarps = threads / 32;
+constexpr int blockThreads = 128, numWarps = blockThreads / 32;
 
 /// out[row] = softmax(in[row][0 .. length)), bf16; one block a row. Rows have
 /// `pitch` numbers of f32, those past the length are NaN. Words: in, out,
 /// length, pitch.
 std::string softmaxKernel(SoftmaxFault fault) {
-  KernelText k("softmax", "ppii", threads, numWarps * 4);
+  KernelText k("softmax", "ppii", blockThreads, numWarps * 4);
   auto is = [&](SoftmaxFault other) { return fault == other; };
   V length = k.arg(2), pitch = k.arg(3);
   V row = k.mul(k.block, pitch);
-  V rounds = k.divide(k.add(length, threads - 1), threads);
-  auto element = [&](V round) { return k.add(k.mul(round, threads), k.tid); };
+  V rounds = k.divide(k.add(length, blockThreads - 1), blockThreads);
+  auto element = [&](V round) {
+    return k.add(k.mul(round, blockThreads), k.tid);
+  };
   auto valid = [&](V column) {
     return k.compare(is(SoftmaxFault::padAdmitted) ? "sle" : "slt", column,
                      length);
