@@ -1,4 +1,5 @@
 #include "emulation/Emulator.h"
+#include "core/ThreadPool.h"
 #include "emulation/BlockRunner.h"
 
 #include <atomic>
@@ -9,8 +10,9 @@ using namespace prefill::rt;
 using namespace prefill::rt::emulation;
 
 Emulator::Emulator(int numThreads)
-    : pool(numThreads > 0 ? numThreads : ThreadPool::availableProcessors()) {
-  for (int i = 0; i < pool.size(); ++i)
+    : pool(std::make_unique<ThreadPool>(
+          numThreads > 0 ? numThreads : ThreadPool::availableProcessors())) {
+  for (int i = 0; i < pool->size(); ++i)
     runners.push_back(std::make_unique<BlockRunner>());
 }
 
@@ -77,7 +79,7 @@ Result<LaunchOutcome> Emulator::launch(const Program &program,
   if (options.checkBlockRaces)
     body(0, 0, workgroups);
   else
-    pool.run(workgroups, body);
+    pool->run(workgroups, body);
   if (outcome.report)
     return outcome;
 

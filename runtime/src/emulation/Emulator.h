@@ -10,7 +10,6 @@
 #ifndef PREFILL_RUNTIME_EMULATION_EMULATOR_H
 #define PREFILL_RUNTIME_EMULATION_EMULATOR_H
 
-#include "core/ThreadPool.h"
 #include "emulation/Counters.h"
 #include "emulation/GlobalMemory.h"
 #include "emulation/Program.h"
@@ -19,6 +18,10 @@
 #include <memory>
 #include <optional>
 #include <vector>
+
+namespace prefill::rt {
+class ThreadPool;
+}
 
 namespace prefill::rt::emulation {
 
@@ -65,7 +68,7 @@ public:
 
 private:
   GlobalMemory globalMemory;
-  ThreadPool pool;
+  std::unique_ptr<ThreadPool> pool;
   std::vector<std::unique_ptr<BlockRunner>> runners; ///< by host thread
 };
 
