@@ -436,7 +436,7 @@ void prefill::initRows(AttentionContext &context, const AttentionRows &rows) {
       set(first, scratch.firstKey);
       set(number, scratch.numKeys);
       set(b.f32(kNegativeInfinity), scratch.rowMax);
-      storeVector(b, b.splatF32(0.0, kMaxLanes), scratch.rowSum,
+      storeVector(b, b.splatF32(0.0, lanes), scratch.rowSum,
                   b.mul(state, kMaxLanes));
     });
   });
