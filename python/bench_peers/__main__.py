@@ -98,7 +98,7 @@ class Harness:
         """How far each engine's logits and winner are from PyTorch's, or from Prefill's where PyTorch takes no part."""
         rows = {c.peer.name: np.load(directory / f"{c.peer.name}.npy") for c in contenders
                 if (directory / f"{c.peer.name}.npy").is_file()}
-        tokens = {c.peer.name: c.token for c in contenders}
+        tokens = {c.peer.name: c.token for c in contenders if c.token is not None}
         name = "torch" if "torch" in rows else peers.PREFILL
         if name not in rows:
             return
@@ -112,10 +112,10 @@ class Harness:
                 same += f", relative error {error:.3f}"
             self.result["agreement"].setdefault(peer, f"{same} ({length} tokens, against {name})")
 
-    def measure_length(self, workers, group, shape, length, probe, budget):
+    def measure_length(self, workers, group, shape, length, probe, budget, shorter):
         failures = {}
         run = measure.LengthRun(workers, shape, length, probe, RUN_TIMEOUT, failures, self.say,
-                                [text for text in self.options.variants.split("|") if text], self.hopeless)
+                                [text for text in self.options.variants.split("|") if text], self.hopeless, shorter)
         with tempfile.TemporaryDirectory() as directory:
             directory = pathlib.Path(directory)
             contenders = run.try_variants(group, directory)
@@ -125,7 +125,8 @@ class Harness:
         if not ours:
             raise RuntimeError(f"Prefill itself failed at {length} tokens: {failures.get((peers.PREFILL, length))}")
         self.result["probe_isa"] = probe.isa
-        rows = [measure.row(c, ours[0], shape, length, self.options.threads) for c in contenders]
+        rows = [measure.row(c, ours[0], shape, length, self.options.threads, run.tried[c.peer.name])
+                for c in contenders]
         self.result["rows"] += rows
         for name in dict.fromkeys(peer.name for peer in group):
             if (name, length) in failures and name not in {row["peer"] for row in rows}:
@@ -167,10 +168,11 @@ class Harness:
                                                machine.available_memory() - MEMORY_RESERVE)
                 for group in groups:
                     workers = self.start(group, options_path)
+                    shorter = {}
                     try:
                         for length in lengths:
                             share = work[length] / sum(work.values()) / len(groups)
-                            self.measure_length(workers, group, shape, length, probe, budget * share)
+                            self.measure_length(workers, group, shape, length, probe, budget * share, shorter)
                     finally:
                         for worker in workers.values():
                             worker.stop()

@@ -25,13 +25,14 @@ def parse_layers(text):
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(prog="scripts/bench-peers", description="Prefill and its peers, side by side: time to first token.")
     parser.add_argument("--lengths", default="512,2048,8192", help="tokens of the prompts (default: %(default)s)")
-    parser.add_argument("--layers", default="16,2048:4,8192:2",
-                        help="layers of the model, all alike; LENGTH:N from that length on (default: %(default)s)")
+    parser.add_argument("--layers", default="16",
+                        help="layers of the model; 16,LENGTH:N: N layers from that length on. Fewer flatter engines that compute "
+                             "the last layer's feed-forward for the last token only (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=9, help="at most, for each length (default: %(default)s)")
     parser.add_argument("--minutes", type=float, default=12,
                         help="budget of the rounds of all lengths together; at least one round is run (default: %(default)s)")
-    parser.add_argument("--peers", default="all", 
+    parser.add_argument("--peers", default="all",
                         help=f"some of {', '.join(peers.BY_NAME)}; all: every one but ik_llama.cpp-native (default: %(default)s)")
     parser.add_argument("--variants", default="", help="only settings that contain one of these texts, | between them")
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="Prefill's tools")

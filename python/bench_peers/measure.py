@@ -12,6 +12,9 @@ HOPELESS = 1.3
 # From this duration on, seconds, a first run decides: what it allocates and faults in no longer matters, but time does.
 # Of several settings only the fastest is then kept.
 LONG = 4.0
+# Where a run would take longer than this, seconds, by what a shorter prompt took, the setting that was best there is measured
+# at once: a warm-up would cost minutes and allocations no longer show.
+VERY_LONG = 30.0
 # Before each run the others get this long to fall asleep, seconds.
 SETTLE = 0.25
 
@@ -60,11 +63,14 @@ def summarize(values):
 class LengthRun:
     """All engines of one group at one length."""
 
-    def __init__(self, workers, shape, length, probe, timeout_s, failures, progress, only_variants=(), hopeless=None):
+    def __init__(self, workers, shape, length, probe, timeout_s, failures, progress, only_variants=(), hopeless=None,
+                 shorter=None):
         self.workers, self.shape, self.length, self.probe = workers, shape, length, probe
         self.timeout_s, self.failures, self.progress = timeout_s, failures, progress
         self.only_variants = only_variants
         self.hopeless = set() if hopeless is None else hopeless  # (peer, setting), filled for greater lengths
+        self.shorter = {} if shorter is None else shorter  # {peer: (setting, seconds, length)}, best at a shorter length
+        self.tried = {}    # {peer: {setting: seconds of the run that decided}}
         self.stolen = 0.0  # CPU seconds that idle workers used during runs
         self.run_seconds = 0.0
 
@@ -100,6 +106,12 @@ class LengthRun:
                 self.fail(peer, error)
                 continue
             variants = [v for v in variants if (peer.name, v) not in self.hopeless]
+            if peer.name in self.shorter:
+                variant, seconds, length = self.shorter[peer.name]
+                expected = seconds * self.shape.flops(self.length) / self.shape.flops(length)
+                if expected > VERY_LONG:
+                    contenders.append(Contender(peer, worker, variant, tried_seconds=expected))
+                    continue
             for variant in [v for v in variants if any(text in v for text in self.only_variants)] or variants:
                 contender = Contender(peer, worker, variant)
                 self.progress(f"{self.length} tokens: {peer.name} ({variant}) warms up")
@@ -110,7 +122,14 @@ class LengthRun:
                     contenders.append(contender)
                 elif worker.process.poll() is not None:
                     break
+        for contender in contenders:
+            self.tried.setdefault(contender.peer.name, {})[contender.variant] = contender.tried_seconds
+            self.progress(f"  {contender.peer.name} ({contender.variant}): {contender.tried_seconds:.2f} s")
         kept, hopeless = keep_best(contenders)
+        for contender in kept:
+            best = self.shorter.get(contender.peer.name)
+            if best is None or best[2] != self.length:
+                self.shorter[contender.peer.name] = (contender.variant, contender.tried_seconds, self.length)
         self.hopeless.update((c.peer.name, c.variant) for c in hopeless)
         return kept
 
@@ -132,7 +151,7 @@ class LengthRun:
         return contenders
 
 
-def row(contender, ours, shape, length, threads):
+def row(contender, ours, shape, length, threads, tried=()):
     """One line of the result: medians over the rounds; ratios are taken round by round first."""
     flops = shape.flops(length)
     seconds, spread = summarize(contender.seconds)
@@ -142,4 +161,4 @@ def row(contender, ours, shape, length, threads):
             "variant": contender.variant, "layers": shape.layers, "length": length, "threads": threads,
             "rounds": len(contender.seconds), "seconds": seconds, "spread": spread, "ratio": ratio,
             "times_ours": against, "all_seconds": contender.seconds, "probe_gflops": contender.gflops_of_probe,
-            "token": contender.token}
+            "token": contender.token, "tried": dict(tried)}

@@ -92,6 +92,50 @@ class Selection(unittest.TestCase):
                 parse_arguments(["--lengths", bad])
 
 
+class FakeWorker:
+    """Answers like a worker whose prefills take what `times` says for a setting."""
+
+    def __init__(self, times):
+        self.times, self.process, self.asked = times, self, []
+
+    def poll(self):
+        return None
+
+    def cpu_seconds(self):
+        return 0.0
+
+    def ask(self, timeout, command, **arguments):
+        self.asked.append((command, arguments.get("variant")))
+        return {"variants": list(self.times)} if command == "variants" else {
+            "seconds": self.times[arguments["variant"]], "token": 1}
+
+
+class Trials(unittest.TestCase):
+    def run_length(self, worker, length, **shared):
+        run = measure.LengthRun({"torch": worker}, Shape(1), length, None, 60, {}, lambda text: None, **shared)
+        return run.try_variants([peers.BY_NAME["torch"]], pathlib.Path("."))
+
+    def setUp(self):
+        settle, measure.SETTLE = measure.SETTLE, 0
+        self.addCleanup(setattr, measure, "SETTLE", settle)
+
+    def test_a_hopeless_setting_is_not_tried_again(self):
+        worker, hopeless = FakeWorker({"fast": 1.0, "slow": 1.4}), set()
+        self.assertEqual([c.variant for c in self.run_length(worker, 512, hopeless=hopeless)], ["fast"])
+        self.assertEqual(worker.asked.count(("prefill", "slow")), 2)
+        self.run_length(worker, 1024, hopeless=hopeless)
+        self.assertEqual(worker.asked.count(("prefill", "slow")), 2)
+
+    def test_a_very_long_run_takes_the_best_setting_of_a_shorter_one(self):
+        worker, shorter = FakeWorker({"a": 6.0, "b": 5.0}), {}
+        self.run_length(worker, 512, shorter=shorter)
+        self.assertEqual(shorter["torch"], ("b", 5.0, 512))
+        asked = len(worker.asked)
+        kept = self.run_length(worker, 8192, shorter=shorter)
+        self.assertEqual([(c.variant, c.seconds) for c in kept], [("b", [])])
+        self.assertEqual(worker.asked[asked:], [("variants", None)])
+
+
 class Statistics(unittest.TestCase):
     def test_summarize(self):
         self.assertEqual(measure.summarize([4.0]), (4.0, 0.0))
