@@ -112,10 +112,10 @@ class Harness:
                 same += f", relative error {error:.3f}"
             self.result["agreement"].setdefault(peer, f"{same} ({length} tokens, against {name})")
 
-    def measure_length(self, workers, group, shape, length, probe, budget, shorter):
+    def measure_length(self, workers, group, shape, length, probe, budget, history):
         failures = {}
         run = measure.LengthRun(workers, shape, length, probe, RUN_TIMEOUT, failures, self.say,
-                                [text for text in self.options.variants.split("|") if text], self.hopeless, shorter)
+                                [text for text in self.options.variants.split("|") if text], self.hopeless, *history)
         with tempfile.TemporaryDirectory() as directory:
             directory = pathlib.Path(directory)
             contenders = run.try_variants(group, directory)
@@ -168,11 +168,11 @@ class Harness:
                                                machine.available_memory() - MEMORY_RESERVE)
                 for group in groups:
                     workers = self.start(group, options_path)
-                    shorter = {}
+                    history = {}, set()
                     try:
                         for length in lengths:
                             share = work[length] / sum(work.values()) / len(groups)
-                            self.measure_length(workers, group, shape, length, probe, budget * share, shorter)
+                            self.measure_length(workers, group, shape, length, probe, budget * share, history)
                     finally:
                         for worker in workers.values():
                             worker.stop()

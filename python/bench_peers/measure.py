@@ -9,8 +9,8 @@ from bench_peers.worker_process import WorkerError
 KEPT_WITHIN = 1.04
 # One that is slower by more than this is not even tried at greater lengths.
 HOPELESS = 1.3
-# From this duration on, seconds, a first run decides: what it allocates and faults in no longer matters, but time does.
-# Of several settings only the fastest is then kept.
+# From this duration on, seconds, the first run at a length decides for a setting that ran at a shorter one: what it allocates
+# no longer matters, but time does. Of several settings only the fastest is then kept.
 LONG = 4.0
 # Where a run would take longer than this, seconds, by what a shorter prompt took, the setting that was best there is measured
 # at once: a warm-up would cost minutes and allocations no longer show.
@@ -64,12 +64,13 @@ class LengthRun:
     """All engines of one group at one length."""
 
     def __init__(self, workers, shape, length, probe, timeout_s, failures, progress, only_variants=(), hopeless=None,
-                 shorter=None):
+                 shorter=None, warm=None):
         self.workers, self.shape, self.length, self.probe = workers, shape, length, probe
         self.timeout_s, self.failures, self.progress = timeout_s, failures, progress
         self.only_variants = only_variants
         self.hopeless = set() if hopeless is None else hopeless  # (peer, setting), filled for greater lengths
         self.shorter = {} if shorter is None else shorter  # {peer: (setting, seconds, length)}, best at a shorter length
+        self.warm = set() if warm is None else warm  # (peer, setting) that ran at some length already
         self.tried = {}    # {peer: {setting: seconds of the run that decided}}
         self.stolen = 0.0  # CPU seconds that idle workers used during runs
         self.run_seconds = 0.0
@@ -116,7 +117,9 @@ class LengthRun:
                 contender = Contender(peer, worker, variant)
                 self.progress(f"{self.length} tokens: {peer.name} ({variant}) warms up")
                 first = self.once(contender, str(logits_directory / f"{peer.name}.npy"))
-                second = self.once(contender) if first is not None and first < LONG else first
+                warm = (peer.name, variant) in self.warm and first is not None and first > LONG
+                second = first if warm or first is None else self.once(contender)
+                self.warm.add((peer.name, variant))
                 if second is not None:
                     contender.tried_seconds = second
                     contenders.append(contender)

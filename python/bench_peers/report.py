@@ -50,8 +50,9 @@ def table(result):
                   "| ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: |"]
         for row in rows:
             if row["threads"] == threads:
+                spread = f"{row['spread']:.1%}" if row["rounds"] > 1 else ""
                 lines.append(f"| {row['length']} | {row['layers']} | {row['title']} | {row['variant']} | "
-                             f"{duration(row['seconds'])} | {row['spread']:.1%} | {row['rounds']} | {row['ratio']:.2f} | "
+                             f"{duration(row['seconds'])} | {spread} | {row['rounds']} | {row['ratio']:.2f} | "
                              f"{row['times_ours']:.2f} |")
         lines.append("")
     lines += ["| engine | version | projections in | last-token agreement with PyTorch | details |",

@@ -136,6 +136,14 @@ class Trials(unittest.TestCase):
         self.assertEqual(worker.asked[asked:], [("variants", None)])
 
 
+    def test_a_first_run_that_compiles_decides_nothing(self):
+        worker, warm = FakeWorker({"a": 9.0}), set()
+        self.run_length(worker, 128, warm=warm)
+        self.assertEqual(worker.asked.count(("prefill", "a")), 2)
+        self.run_length(worker, 256, warm=warm)  # warm by now, and long: one run is enough
+        self.assertEqual(worker.asked.count(("prefill", "a")), 3)
+
+
 class Statistics(unittest.TestCase):
     def test_summarize(self):
         self.assertEqual(measure.summarize([4.0]), (4.0, 0.0))

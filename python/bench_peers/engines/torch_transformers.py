@@ -23,7 +23,7 @@ class Engine:
         return self.VARIANTS
 
     def prepare(self, variant, length):
-        if variant.startswith("torch.compile") and not self.compiled:
+        if variant.startswith("torch.compile") and self.compiled is None:
             self.compiled = torch.compile(self.model, dynamic=False)
         self.warm_up(variant, length)
 

@@ -16,6 +16,6 @@ class Engine(torch_transformers.Engine):
                     matmul="bf16, zentorch's linear")
 
     def prepare(self, variant, length):
-        if not self.compiled:
+        if self.compiled is None:  # a compiled model has no truth value
             self.compiled = torch.compile(self.model, backend="zentorch", dynamic=False)
         self.warm_up(variant, length)
