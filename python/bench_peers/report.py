@@ -1,6 +1,8 @@
 """Turns the rows into the table of docs/performance.md, and puts it there."""
 import json
 
+from bench_peers import peers
+
 BEGIN, END = "<!-- bench-peers: begin -->", "<!-- bench-peers: end -->"
 
 
@@ -62,7 +64,8 @@ def table(result):
                      f"{result['agreement'].get(name, 'not compared')} | {engine['details']} |")
     if result["failed"]:
         lines += ["", "| did not run | reason |", "| --- | --- |"]
-        lines += [f"| {name} | {reason.replace('|', '/')} |" for name, reason in sorted(result["failed"].items())]
+        lines += [f"| {peers.BY_NAME[name].title} | {reason.replace('|', '/')} |"
+                  for name, reason in sorted(result["failed"].items())]
     return "\n".join(lines) + "\n"
 
 

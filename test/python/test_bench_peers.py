@@ -181,13 +181,14 @@ def result(peer, seconds, **extra):
 
 class Report(unittest.TestCase):
     def test_later_rows_replace_and_success_clears_failure(self):
-        merged = report.merge([result("a", 2.0, failed={"b": "out of memory", "c": "no wheel"}), result("b", 3.0),
-                               result("a", 1.0)])
-        self.assertEqual([(r["peer"], r["seconds"]) for r in report.best_rows(merged["rows"])], [("a", 1.0), ("b", 3.0)])
-        self.assertEqual(merged["failed"], {"c": "no wheel"})
+        merged = report.merge([result("torch", 2.0, failed={"iree": "out of memory", "ctranslate2": "no wheel"}),
+                               result("iree", 3.0), result("torch", 1.0)])
+        self.assertEqual([(r["peer"], r["seconds"]) for r in report.best_rows(merged["rows"])],
+                         [("torch", 1.0), ("iree", 3.0)])
+        self.assertEqual(merged["failed"], {"ctranslate2": "no wheel"})
         text = report.table(merged)
-        self.assertIn("| 512 | 4 | a | v | 1.00 s | 1.0% | 3 | 0.50 | 1.00 |", text)
-        self.assertIn("| c | no wheel |", text)
+        self.assertIn("| 512 | 4 | torch | v | 1.00 s | 1.0% | 3 | 0.50 | 1.00 |", text)
+        self.assertIn("| CTranslate2 | no wheel |", text)
         self.assertNotIn("out of memory", text)
 
     def test_update_document(self):

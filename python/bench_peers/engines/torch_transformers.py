@@ -5,7 +5,7 @@ import transformers
 
 
 class Engine:
-    VARIANTS = ["eager, sdpa", "torch.compile, sdpa"]
+    VARIANTS = ["eager, sdpa"]
 
     def __init__(self, options):
         torch.set_num_threads(options["threads"])
