@@ -4,6 +4,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
 import numpy as np
 import rich.console
@@ -113,6 +114,7 @@ class Harness:
             self.result["agreement"].setdefault(peer, f"{same} ({length} tokens, against {name})")
 
     def measure_length(self, workers, group, shape, length, probe, budget, history):
+        """Measures one length and keeps its rows; returns the seconds that the rounds took."""
         failures = {}
         run = measure.LengthRun(workers, shape, length, probe, RUN_TIMEOUT, failures, self.say,
                                 [text for text in self.options.variants.split("|") if text], self.hopeless, *history)
@@ -120,7 +122,9 @@ class Harness:
             directory = pathlib.Path(directory)
             contenders = run.try_variants(group, directory)
             self.compare(directory, length, contenders)
+        start = time.monotonic()
         contenders = run.rounds(contenders, self.options.rounds, budget)
+        elapsed = time.monotonic() - start
         ours = [c for c in contenders if c.peer.name == peers.PREFILL]
         if not ours:
             raise RuntimeError(f"Prefill itself failed at {length} tokens: {failures.get((peers.PREFILL, length))}")
@@ -140,6 +144,7 @@ class Harness:
             if worker.process.poll() is None:
                 worker.ask(60, command="release")
         self.write_json()
+        return elapsed
 
     def write_json(self):
         if self.options.json:
@@ -157,9 +162,9 @@ class Harness:
                 self.model(Shape(layers))
             return
         probe = machine.PeakProbe(self.cache, self.cores)
-        budget = self.options.minutes * 60
         installed = [peer for peer in self.options.selected if peer.name in self.pythons]
-        work = {length: Shape(layers).flops(length) for layers, lengths in by_layers.items() for length in lengths}
+        work = {layers: sum(Shape(layers).flops(length) ** 0.5 for length in lengths)
+                for layers, lengths in by_layers.items()}
         for layers, lengths in by_layers.items():
             shape = Shape(layers)
             with tempfile.TemporaryDirectory() as directory:
@@ -169,10 +174,11 @@ class Harness:
                 for group in groups:
                     workers = self.start(group, options_path)
                     history = {}, set()
+                    left = self.options.minutes * 60 * work[layers] / sum(work.values()) / len(groups)
                     try:
                         for length in lengths:
-                            share = work[length] / sum(work.values()) / len(groups)
-                            self.measure_length(workers, group, shape, length, probe, budget * share, history)
+                            budget = measure.budget_of(length, lengths, shape.flops, left)
+                            left -= self.measure_length(workers, group, shape, length, probe, budget, history)
                     finally:
                         for worker in workers.values():
                             worker.stop()

@@ -30,7 +30,7 @@ def parse_arguments(arguments):
                              "the last layer's feed-forward for the last token only (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=9, help="at most, for each length (default: %(default)s)")
-    parser.add_argument("--minutes", type=float, default=12,
+    parser.add_argument("--minutes", type=float, default=17,
                         help="budget of the rounds of all lengths together; at least one round is run (default: %(default)s)")
     parser.add_argument("--peers", default="all",
                         help=f"some of {', '.join(peers.BY_NAME)}; all: every one but those that compile for long (default: %(default)s)")

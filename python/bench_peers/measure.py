@@ -14,7 +14,7 @@ HOPELESS = 1.3
 LONG = 4.0
 # Where a run would take longer than this, seconds, by what a shorter prompt took, the setting that was best there is measured
 # at once: a warm-up would cost minutes and allocations no longer show.
-VERY_LONG = 30.0
+VERY_LONG = 20.0
 # Before each run the others get this long to fall asleep, seconds.
 SETTLE = 0.25
 
@@ -44,6 +44,13 @@ def keep_best(contenders):
 def rounds_that_fit(seconds_a_round, wanted, budget_seconds):
     """At least one round, at most `wanted`, else as many as the budget has room for."""
     return max(1, min(wanted, int(budget_seconds / seconds_a_round)))
+
+
+def budget_of(length, lengths, flops, seconds):
+    """This length's part of the seconds that are left for it and the longer ones: by the root of the FLOPs, so that short
+    prompts get more rounds than long ones."""
+    weights = {other: flops(other) ** 0.5 for other in lengths if other >= length}
+    return seconds * weights[length] / sum(weights.values())
 
 
 def summarize(values):

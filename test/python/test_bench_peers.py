@@ -162,6 +162,11 @@ class Statistics(unittest.TestCase):
         self.assertEqual(measure.rounds_that_fit(10, 9, 35), 3)
         self.assertEqual(measure.rounds_that_fit(10, 9, 1), 1)
 
+    def test_budget(self):
+        flops = {100: 1, 400: 4, 1600: 25}.get
+        self.assertEqual(measure.budget_of(100, [100, 400, 1600], flops, 80), 10)
+        self.assertEqual(measure.budget_of(1600, [100, 400, 1600], flops, 80), 80)
+
     def test_ratios_are_taken_round_by_round(self):
         shape = Shape(layers=1)
         ours = measure.Contender(peers.BY_NAME["prefill"], None, "default", [1.0, 2.0, 4.0], [100.0, 50.0, 25.0])
