@@ -18,6 +18,8 @@ from bench_peers.worker_process import WorkerError, WorkerProcess
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 START_TIMEOUT = 900   # seconds in which an engine loads (and exports, converts) the model
 RUN_TIMEOUT = 1800    # seconds for one prefill
+# Relative error of the logits; bf16 engines are 0.01 to 0.02 from each other.
+MAX_ERROR = 0.1
 MEMORY_RESERVE = 2 << 30
 
 console = rich.console.Console(stderr=True, highlight=False)
@@ -96,13 +98,16 @@ class Harness:
         return workers
 
     def compare(self, directory, length, contenders):
-        """How far each engine's logits and winner are from PyTorch's, or from Prefill's where PyTorch takes no part."""
+        """How far each engine's logits and winner are from PyTorch's, or from Prefill's where PyTorch takes no part.
+
+        Returns the names of engines that compute something else: their time means nothing."""
         rows = {c.peer.name: np.load(directory / f"{c.peer.name}.npy") for c in contenders
                 if (directory / f"{c.peer.name}.npy").is_file()}
         tokens = {c.peer.name: c.token for c in contenders if c.token is not None}
         name = "torch" if "torch" in rows else peers.PREFILL
+        wrong = set()
         if name not in rows:
-            return
+            return wrong
         for peer, token in tokens.items():
             if peer == name:
                 self.result["agreement"].setdefault(peer, "is the reference")
@@ -111,7 +116,11 @@ class Harness:
             if peer in rows:
                 error = np.linalg.norm(rows[peer] - rows[name]) / np.linalg.norm(rows[name])
                 same += f", relative error {error:.3f}"
+                if not error <= MAX_ERROR:
+                    wrong.add(peer)
+                    self.failed(peers.BY_NAME[peer], f"wrong logits: {same} ({length} tokens, against {name})")
             self.result["agreement"].setdefault(peer, f"{same} ({length} tokens, against {name})")
+        return wrong
 
     def measure_length(self, workers, group, shape, length, probe, budget, history):
         """Measures one length and keeps its rows; returns the seconds that the rounds took."""
@@ -121,7 +130,10 @@ class Harness:
         with tempfile.TemporaryDirectory() as directory:
             directory = pathlib.Path(directory)
             contenders = run.try_variants(group, directory)
-            self.compare(directory, length, contenders)
+            wrong = self.compare(directory, length, contenders)
+            contenders = [contender for contender in contenders if contender.peer.name not in wrong]
+            for name in wrong:
+                workers[name].stop()
         start = time.monotonic()
         contenders = run.rounds(contenders, self.options.rounds, budget)
         elapsed = time.monotonic() - start
