@@ -322,7 +322,7 @@ Result<void> Session::run(const int32_t *tokens, const int32_t *cuSeqlens,
 Result<void> Session::stage(const int32_t *tokens, const int32_t *cuSeqlens,
                             const int32_t *sequences, int64_t numSequences) {
   staged.reset();
-  float unused; // only run() writes logits
+  float unused = 0; // only run() writes logits
   Result<Batch> batch =
       check(tokens, cuSeqlens, sequences, numSequences, false, &unused);
   if (!batch)
