@@ -59,8 +59,12 @@ static LogicalResult enter(Operation &op, Manifest &manifest) {
     return op.emitError("the emulator does not know ")
            << op.getName() << " outside of kernels";
   FailureOr<Kernel> kernel = describe(func);
-  if (failed(kernel) || failed(addSites(func, manifest)))
+  if (failed(kernel))
     return failure();
+  kernel->firstSite = int64_t(manifest.sites.size());
+  if (failed(addSites(func, manifest)))
+    return failure();
+  kernel->numSites = int64_t(manifest.sites.size()) - kernel->firstSite;
   markControlDependence(func, manifest, *kernel);
   manifest.kernels.push_back(std::move(*kernel));
   return success();

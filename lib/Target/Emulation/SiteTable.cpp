@@ -41,6 +41,8 @@ std::string Manifest::toJson() const {
           json.attribute("threads", kernel.threads);
           json.attribute("shared_bytes", kernel.sharedBytes);
           json.attribute("words", kernel.words);
+          json.attribute("first_site", kernel.firstSite);
+          json.attribute("num_sites", kernel.numSites);
           json.attribute("needs_arithmetic", kernel.needsArithmetic);
         });
     });

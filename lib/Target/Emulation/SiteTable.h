@@ -32,6 +32,7 @@ struct Kernel {
   int64_t threads = 0;
   int64_t sharedBytes = 0;
   int64_t words = 0;
+  int64_t firstSite = 0, numSites = 0; ///< its part of the list of sites
   /// Why the kernel cannot be counted without its arithmetic; empty when it
   /// can.
   std::string needsArithmetic;

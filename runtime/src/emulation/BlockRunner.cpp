@@ -25,8 +25,8 @@ bool BlockRunner::beginLaunch(const LaunchState &state) {
   numThreads = launch.kernel->threads;
   numWarps = (numThreads + warpLanes - 1) / warpLanes;
   counters.assign(launch.program->sites.size(), {});
-  log.begin(*launch.program, *launch.memory, launch.sectors, &counters,
-            numWarps);
+  log.begin(*launch.program, *launch.kernel, *launch.memory, launch.sectors,
+            &counters, numWarps);
   threads.resize(numThreads);
   warps.assign(numWarps, {});
   barriers.assign(numBarriers, {});

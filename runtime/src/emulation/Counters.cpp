@@ -56,12 +56,14 @@ static bool touchesGlobal(const Site &site) {
   return site.kind == SiteKind::asyncCopy;
 }
 
-LaunchSectors::LaunchSectors(const Program &program, const GlobalMemory &memory)
-    : loaded(memory.sectors()), stored(memory.sectors()) {
-  for (const Site &site : program.sites)
-    ofSite.push_back(touchesGlobal(site)
-                         ? std::make_unique<SectorSet>(memory.sectors())
-                         : nullptr);
+LaunchSectors::LaunchSectors(const Program &program, const Kernel &kernel,
+                             const GlobalMemory &memory)
+    : ofSite(program.sites.size()), loaded(memory.sectors()),
+      stored(memory.sectors()) {
+  for (int site = kernel.firstSite; site < kernel.firstSite + kernel.numSites;
+       ++site)
+    if (touchesGlobal(program.sites[site]))
+      ofSite[site] = std::make_unique<SectorSet>(memory.sectors());
 }
 
 int prefill::rt::emulation::bankPasses(const uint64_t *addresses,
@@ -94,10 +96,11 @@ int prefill::rt::emulation::bankPasses(const uint64_t *addresses,
   return passes;
 }
 
-void RequestLog::begin(const Program &newProgram, const GlobalMemory &newMemory,
-                       LaunchSectors *newSectors,
+void RequestLog::begin(const Program &newProgram, const Kernel &kernel,
+                       const GlobalMemory &newMemory, LaunchSectors *newSectors,
                        std::vector<SiteCounters> *newCounters, int numWarps) {
   program = &newProgram;
+  firstSite = static_cast<uint32_t>(kernel.firstSite);
   memory = &newMemory;
   sectors = newSectors;
   counters = newCounters;
@@ -105,13 +108,13 @@ void RequestLog::begin(const Program &newProgram, const GlobalMemory &newMemory,
     log->clear();
     log->resize(numWarps);
     for (Warp &warp : *log)
-      warp.sites.resize(program->sites.size());
+      warp.sites.resize(kernel.numSites);
   }
 }
 
 void RequestLog::note(std::vector<Warp> &log, int warp, int lane, uint32_t site,
                       uint64_t address, int bytes) {
-  Pending &pending = log[warp].sites[site];
+  Pending &pending = log[warp].sites[site - firstSite];
   if (pending.used == 0)
     log[warp].touched.push_back(site);
   size_t index = pending.executions[lane]++;
@@ -130,7 +133,7 @@ void RequestLog::note(std::vector<Warp> &log, int warp, int lane, uint32_t site,
 void RequestLog::flush(int warp) {
   auto flushLog = [&](std::vector<Warp> &log, auto count) {
     for (uint32_t site : log[warp].touched) {
-      Pending &pending = log[warp].sites[site];
+      Pending &pending = log[warp].sites[site - firstSite];
       for (size_t i = 0; i < pending.used; ++i)
         count(site, pending.requests[i]);
       pending.used = 0;
@@ -199,15 +202,15 @@ void RequestLog::countShared(uint32_t site, const Request &request) {
 LaunchCounters
 prefill::rt::emulation::summarize(const Program &program,
                                   const std::vector<SiteCounters> &sites,
-                                  const LaunchSectors &sectors) {
+                                  const LaunchSectors *sectors) {
   LaunchCounters result;
   for (size_t i = 0; i < sites.size(); ++i) {
     const Site &site = program.sites[i];
     SiteCounters counters = sites[i];
     if (counters.requests == 0)
       continue;
-    if (sectors.ofSite[i])
-      counters.distinctSectors = sectors.ofSite[i]->count();
+    if (sectors && sectors->ofSite[i])
+      counters.distinctSectors = sectors->ofSite[i]->count();
     auto same = [&](const NamedCounters &entry) {
       return entry.name == site.name && entry.kind == site.kind;
     };
@@ -238,7 +241,9 @@ prefill::rt::emulation::summarize(const Program &program,
       break;
     }
   }
-  result.distinctLoadSectors = sectors.loaded.count();
-  result.distinctStoreSectors = sectors.stored.count();
+  if (sectors) {
+    result.distinctLoadSectors = sectors->loaded.count();
+    result.distinctStoreSectors = sectors->stored.count();
+  }
   return result;
 }

@@ -67,8 +67,10 @@ private:
 
 /// The sectors that a launch touched; used by all host threads.
 struct LaunchSectors {
-  LaunchSectors(const Program &program, const GlobalMemory &memory);
-  std::vector<std::unique_ptr<SectorSet>> ofSite; ///< nullptr: not global
+  LaunchSectors(const Program &program, const Kernel &kernel,
+                const GlobalMemory &memory);
+  /// By the program's sites; nullptr: not global, or of another kernel.
+  std::vector<std::unique_ptr<SectorSet>> ofSite;
   SectorSet loaded, stored;
 };
 
@@ -85,9 +87,9 @@ int bankPasses(const uint64_t *addresses, uint32_t lanes, int bytes,
 /// meetings this may pair executions that the device would issue apart.
 class RequestLog {
 public:
-  void begin(const Program &program, const GlobalMemory &memory,
-             LaunchSectors *sectors, std::vector<SiteCounters> *counters,
-             int numWarps);
+  void begin(const Program &program, const Kernel &kernel,
+             const GlobalMemory &memory, LaunchSectors *sectors,
+             std::vector<SiteCounters> *counters, int numWarps);
   void global(int warp, int lane, uint32_t site, uint64_t address, int bytes) {
     note(globalSites, warp, lane, site, address, bytes);
   }
@@ -109,7 +111,7 @@ private:
     size_t used = 0;
   };
   struct Warp {
-    std::vector<Pending> sites;
+    std::vector<Pending> sites; ///< the kernel's
     std::vector<uint32_t> touched;
   };
   void note(std::vector<Warp> &log, int warp, int lane, uint32_t site,
@@ -118,15 +120,17 @@ private:
   void countShared(uint32_t site, const Request &request);
 
   const Program *program = nullptr;
+  uint32_t firstSite = 0;
   const GlobalMemory *memory = nullptr;
   LaunchSectors *sectors = nullptr;
   std::vector<SiteCounters> *counters = nullptr;
   std::vector<Warp> globalSites, sharedSites;
 };
 
+/// `sectors`: nullptr where they were not counted.
 LaunchCounters summarize(const Program &program,
                          const std::vector<SiteCounters> &sites,
-                         const LaunchSectors &sectors);
+                         const LaunchSectors *sectors);
 
 } // namespace prefill::rt::emulation
 

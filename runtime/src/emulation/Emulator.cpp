@@ -41,7 +41,9 @@ Result<LaunchOutcome> Emulator::launch(const Program &program,
                "on the result at " +
                kernel->needsArithmetic);
 
-  LaunchSectors sectors(program, globalMemory);
+  std::unique_ptr<LaunchSectors> sectors;
+  if (options.countSectors)
+    sectors = std::make_unique<LaunchSectors>(program, *kernel, globalMemory);
   BlockRaces races;
   LaunchState state;
   state.program = &program;
@@ -49,7 +51,7 @@ Result<LaunchOutcome> Emulator::launch(const Program &program,
   state.words = words.data();
   state.blocks = workgroups;
   state.memory = &globalMemory;
-  state.sectors = options.countSectors ? &sectors : nullptr;
+  state.sectors = sectors.get();
   state.races = options.checkBlockRaces ? &races : nullptr;
   state.seed = options.seed;
   state.countOnly = options.countOnly;
@@ -90,7 +92,7 @@ Result<LaunchOutcome> Emulator::launch(const Program &program,
       sums[site].add(runner->counters[site]);
     switches += runner->switches;
   }
-  outcome.counters = summarize(program, sums, sectors);
+  outcome.counters = summarize(program, sums, sectors.get());
   outcome.counters.switches = switches;
   return outcome;
 }

@@ -57,6 +57,8 @@ Result<void> Program::readManifest(const char *text, const std::string &what) {
       kernel.threads = entry.at("threads");
       kernel.sharedBytes = entry.at("shared_bytes");
       kernel.words = entry.at("words");
+      kernel.firstSite = entry.at("first_site");
+      kernel.numSites = entry.at("num_sites");
       kernel.needsArithmetic = entry.at("needs_arithmetic");
       kernel.entry = reinterpret_cast<KernelEntry>(code.symbol(kernel.name));
       if (!kernel.entry)

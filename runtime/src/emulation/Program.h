@@ -36,6 +36,8 @@ struct Kernel {
   int threads = 0;
   int64_t sharedBytes = 0;
   int words = 0;
+  /// Its part of the program's sites.
+  int firstSite = 0, numSites = 0;
   /// The site whose result steers control flow, so that arithmetic cannot be
   /// left out; empty when none does.
   std::string needsArithmetic;

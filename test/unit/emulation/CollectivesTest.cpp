@@ -243,6 +243,35 @@ TEST(Collectives, WhatTheCompilerRefuses) {
             std::string::npos);
 }
 
+/// A gpu.module with several kernels: each has its own sites and counters.
+TEST(Collectives, SeveralKernelsInAGpuModule) {
+  auto numbers = [](const std::string &name, int threads, int64_t first) {
+    KernelText k(name, "p", threads, 0);
+    V value = k.add(k.trunc(k.tid), first);
+    k.store(value, k.at(k.arg(0), k.mul(k.tid, 4)), name + ".store");
+    return k.text();
+  };
+  EmulatedKernel kernel(
+      "gpu.module @kernels {\n" +
+      KernelText::module({numbers("low", 32, 0), numbers("high", 64, 1000)}) +
+      "}\n");
+  DeviceArray<int32_t> out(64, -1);
+  kernel.add(out, "out");
+  ASSERT_TRUE(kernel.program);
+  auto outcome =
+      kernel.emulator.launch(*kernel.program, "high", {out.word()}, 1);
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(out[63], 1063);
+  EXPECT_EQ(outcome->counters.sites.size(), 1u);
+  EXPECT_EQ(outcome->counters.site("high.store", SiteKind::store)->requests,
+            2u);
+  outcome = kernel.emulator.launch(*kernel.program, "low", {out.word()}, 1);
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(out[31], 31);
+  EXPECT_EQ(out[32], 1032);
+  EXPECT_EQ(outcome->counters.site("high.store", SiteKind::store), nullptr);
+}
+
 TEST(Collectives, WrongLaunchesAreErrors) {
   KernelText k("launch", "pi", 32, 0);
   EmulatedKernel kernel(k.module());

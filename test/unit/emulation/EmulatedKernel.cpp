@@ -1,5 +1,6 @@
 //===- EmulatedKernel.cpp - a kernel, compiled and emulated ---------------===//
 #include "EmulatedKernel.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
@@ -29,13 +30,20 @@ float prefill_test::randomValue(uint64_t i) {
 static MLIRContext &context() {
   static MLIRContext *shared = [] {
     DialectRegistry registry;
-    registry.insert<LLVM::LLVMDialect, NVVM::NVVMDialect>();
+    registry.insert<LLVM::LLVMDialect, NVVM::NVVMDialect, gpu::GPUDialect>();
     registerAllToLLVMIRTranslations(registry);
     auto *context = new MLIRContext(registry, MLIRContext::Threading::DISABLED);
     context->loadAllAvailableDialects();
     return context;
   }();
   return *shared;
+}
+
+/// The module's gpu.module, or the module itself when it has none.
+static Operation *kernelsOf(ModuleOp module) {
+  auto inner = module.getOps<gpu::GPUModuleOp>();
+  return inner.empty() ? module.getOperation()
+                       : (*inner.begin()).getOperation();
 }
 
 EmulatedKernel::EmulatedKernel(const std::string &text, int hostThreads)
@@ -47,7 +55,7 @@ EmulatedKernel::EmulatedKernel(const std::string &text, int hostThreads)
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &context());
   if (!module)
     return;
-  auto image = mlir::prefill::compileEmulation(*module);
+  auto image = mlir::prefill::compileEmulation(kernelsOf(*module));
   if (failed(image))
     return;
   auto loaded = Program::load(reinterpret_cast<const uint8_t *>(image->data()),
@@ -97,7 +105,7 @@ std::string EmulatedKernel::errorOf(const std::string &text) {
     return success();
   });
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &context());
-  if (module && succeeded(mlir::prefill::compileEmulation(*module)))
+  if (module && succeeded(mlir::prefill::compileEmulation(kernelsOf(*module))))
     return "";
   return message;
 }
