@@ -68,6 +68,8 @@ MODELS = {
     # Group 3, head_dim no power of two and not hidden / heads, a vocabulary no multiple of 16.
     "llama-gqa3": (llama(hidden_size=96, num_attention_heads=6, head_dim=24, vocab_size=131,
                          intermediate_size=176), "v4", None),
+    # Stored in f16, with values that bf16 does not hold. Grouped heads of 40: no whole vectors of either width.
+    "llama-f16": (llama(head_dim=40, vocab_size=136, torch_dtype="float16"), "v4", None),
     "llama-mqa": (llama(num_key_value_heads=1, head_dim=32, vocab_size=144), "v5", None),
     # Wavelengths 6.3, 14.3 (kept), 32 (smoothed), 74 and more (divided by 8).
     "llama-rope-llama3": (llama(head_dim=32, rope_theta=500000.0, tie_word_embeddings=True, rope_scaling={
@@ -91,8 +93,12 @@ MODELS = {
 ALL_ROWS = {"llama-gqa3": 65}  # every row's logits, for one length
 
 
+def stored_dtype(name: str):
+    return getattr(torch, MODELS[name][0]["torch_dtype"])
+
+
 def draw(model, name: str) -> dict:
-    """Fill `model` (float32) with values that bf16 holds exactly; returns them as bf16 by name."""
+    """Fill `model` (float32) with values that the stored type holds exactly; returns them in it by name."""
     rng = np.random.Generator(np.random.PCG64(zlib.crc32(name.encode())))
     state = {}
     for key, parameter in model.named_parameters():
@@ -106,7 +112,7 @@ def draw(model, name: str) -> dict:
             value /= np.sqrt(shape[1])
             if key.endswith("q_proj.weight"):
                 value *= 2.0  # sharper attention: a wrong mask or rotation shows
-        rounded = torch.from_numpy(value).to(torch.bfloat16)
+        rounded = torch.from_numpy(value).to(stored_dtype(name))
         state[key] = rounded.contiguous()
         with torch.no_grad():
             parameter.copy_(rounded.to(parameter.dtype))
@@ -149,7 +155,7 @@ def make_checkpoint(name: str, out: pathlib.Path) -> None:
     model = transformers.AutoModelForCausalLM.from_config(hf_config, dtype=torch.float32).eval()
     state = draw(model, name)
     if style == "v5" or shard_bytes:
-        stored = transformers.AutoModelForCausalLM.from_config(hf_config, dtype=torch.bfloat16)
+        stored = transformers.AutoModelForCausalLM.from_config(hf_config, dtype=stored_dtype(name))
         stored.load_state_dict(state, strict=not config["tie_word_embeddings"])
         stored.save_pretrained(out, max_shard_size=shard_bytes or "1GB")
         (out / "generation_config.json").unlink(missing_ok=True)
@@ -181,13 +187,16 @@ def make_model(name: str, out: pathlib.Path) -> None:
     (out / "tokens.json").write_text(json.dumps(tokens) + "\n")
 
     in_f32, in_bf16, in_f64 = (load(out, d) for d in (torch.float32, torch.bfloat16, torch.float64))
+    in_f16 = load(out, torch.float16) if stored_dtype(name) == torch.float16 else None
     weights = numpy_decoder.load_safetensors(out)
-    f32, bf16, record = [], [], {"f32_vs_hf_f64": [], "f32_vs_witness": [], "f32_vs_exact_angles": []}
+    f32, bf16, f16, record = [], [], [], {"f32_vs_hf_f64": [], "f32_vs_witness": [], "f32_vs_exact_angles": []}
     for n in LENGTHS:
         prompt = tokens[:n]
         rows = logits(in_f32, prompt)
         f32.append(rows[-1])
         bf16.append(logits(in_bf16, prompt)[-1])
+        if in_f16 is not None:
+            f16.append(logits(in_f16, prompt)[-1])
         record["f32_vs_hf_f64"].append(rel_error(rows[-1], logits(in_f64, prompt)[-1]))
         witness = numpy_decoder.forward(config, weights, prompt)
         error = rel_error(rows, witness)
@@ -198,6 +207,8 @@ def make_model(name: str, out: pathlib.Path) -> None:
     f32, bf16 = np.stack(f32).astype(np.float32), np.stack(bf16).astype(np.float32)
     np.save(out / "logits_f32.npy", f32)
     np.save(out / "logits_bf16.npy", bf16)
+    if f16:
+        np.save(out / "logits_f16.npy", np.stack(f16).astype(np.float32))
     if name in ALL_ROWS:
         np.save(out / "logits_f32_allrows.npy", logits(in_f32, tokens[:ALL_ROWS[name]]).astype(np.float32))
 
@@ -224,6 +235,7 @@ def make_model(name: str, out: pathlib.Path) -> None:
         "versions": versions(),
         "logits_std": three_digits(f32.std(axis=1)),
         "bf16_rel_error": three_digits(bf16_error),
+        **({"f16_rel_error": three_digits([rel_error(a, b) for a, b in zip(f16, f32)])} if f16 else {}),
         "f32_rel_error": {k: three_digits(v) for k, v in record.items()},
         "effect_of_mistakes_at_129": {k: float(f"{v:.3g}") for k, v in effect.items()},
     })
@@ -269,7 +281,7 @@ def make_tiny(out: pathlib.Path) -> None:
 
 
 def compare(made: pathlib.Path, committed: pathlib.Path) -> list:
-    """What in `committed` is not what was just made; checkpoints to the byte, logits to 1e-5 (bf16: 1e-2)."""
+    """What in `committed` is not what was just made; checkpoints to the byte, logits to 1e-5 (bf16 and f16: 1e-2)."""
     wrong = []
     names = {p.name for p in made.iterdir()} | ({p.name for p in committed.iterdir()} if committed.is_dir() else set())
     for name in sorted(names):
@@ -278,7 +290,7 @@ def compare(made: pathlib.Path, committed: pathlib.Path) -> list:
             wrong.append(f"{committed.name}/{name}: only {'made' if a.is_file() else 'committed'}")
         elif name.endswith(".npy"):
             error = rel_error(np.load(b), np.load(a))
-            if error > (1e-2 if "bf16" in name else 1e-5):
+            if error > (1e-2 if "f16" in name else 1e-5):
                 wrong.append(f"{committed.name}/{name}: relative difference {error:.1e}")
         elif name != "golden.json" and a.read_bytes() != b.read_bytes():
             wrong.append(f"{committed.name}/{name}: differs")

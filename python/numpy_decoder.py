@@ -28,6 +28,8 @@ def load_safetensors(directory: pathlib.Path) -> dict:
             raw = blob[8 + length + begin:8 + length + end]
             if info["dtype"] == "BF16":
                 values = (np.frombuffer(raw, "<u2").astype(np.uint32) << 16).view(np.float32)
+            elif info["dtype"] == "F16":
+                values = np.frombuffer(raw, "<f2")
             elif info["dtype"] == "F32":
                 values = np.frombuffer(raw, "<f4")
             else:

@@ -75,6 +75,16 @@ std::string requiredOptions(const Step &step, const CompileOptions &options) {
                        " max-seq=" + std::to_string(options.maxSeq);
     return options.dtype.empty() ? text : text + " dtype=" + options.dtype;
   }
+  if (flag == "prefill-select-lowering-strategy")
+    return "l1=" + std::to_string(options.caches.l1) +
+           " l2=" + std::to_string(options.caches.l2) +
+           " l3=" + std::to_string(options.caches.l3) +
+           " gemm-block-m=" + std::to_string(options.tuning.gemmBlockM) +
+           " gemm-block-n=" + std::to_string(options.tuning.gemmBlockN) +
+           " attention-block-q=" +
+           std::to_string(options.tuning.attentionBlockQ) +
+           " attention-block-kv=" +
+           std::to_string(options.tuning.attentionBlockKv);
   if (flag == "prefill-convert-to-cpu-kernels")
     return "isa=" + options.isa;
   return "";

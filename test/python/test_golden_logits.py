@@ -4,7 +4,7 @@
 
 For every checkpoint in test/golden, for f32 and bf16, for every prompt length:
 f32 within F32_REL of transformers' float32 logits, bf16 no further from them
-than BF16_FACTOR times transformers' own bfloat16 run. test/golden/README.md
+than HALF_FACTOR times transformers' own bfloat16 run. test/golden/README.md
 says where the bounds come from. Needs numpy and the tools, not torch.
 
 Decoding here follows the model's own greedy choice. Prompts split at any place
@@ -31,14 +31,14 @@ GOLDEN = ROOT / "test" / "golden"
 TINY = ROOT / "test" / "models" / "tiny"
 
 MODELS = [
-    "llama-bias", "llama-gqa3", "llama-mha", "llama-mqa", "llama-rope-linear", "llama-rope-llama3",
+    "llama-bias", "llama-f16", "llama-gqa3", "llama-mha", "llama-mqa", "llama-rope-linear", "llama-rope-llama3",
     "llama-sharded", "mistral", "mistral-window", "qwen2", "qwen3",
 ]
 DTYPES = ["f32", "bf16"]
 LAYOUTS = ["contiguous", "head_major", "paged_nhd:16", "paged_vnni"]
 LAYOUT_MODELS = ["llama-gqa3", "mistral-window"]
 F32_REL = 1e-5
-BF16_FACTOR = 2.0
+HALF_FACTOR = 2.0
 MAX_SEQ = 640
 TIMEOUT_S = 300
 
@@ -104,10 +104,12 @@ class Golden:
         self.lengths = json.loads((self.directory / "golden.json").read_text())["lengths"]
         self.tokens = json.loads((self.directory / "tokens.json").read_text())
         self.f32 = np.load(self.directory / "logits_f32.npy", allow_pickle=False)
-        self.bf16 = np.load(self.directory / "logits_bf16.npy", allow_pickle=False)
 
     def allowed(self, dtype: str, row: int) -> float:
-        return F32_REL if dtype == "f32" else BF16_FACTOR * rel_error(self.bf16[row], self.f32[row])
+        if dtype == "f32":
+            return F32_REL
+        own = np.load(self.directory / f"logits_{dtype}.npy", allow_pickle=False)
+        return HALF_FACTOR * rel_error(own[row], self.f32[row])
 
 
 class GoldenFiles(unittest.TestCase):
@@ -153,6 +155,8 @@ def add_logits_tests():
         for dtype in DTYPES:
             for layout in LAYOUTS:
                 add(name, dtype, layout)
+    for layout in [None, *LAYOUTS]:
+        add("llama-f16", "f16", layout)
 
 
 add_logits_tests()
@@ -189,7 +193,7 @@ class TinyContinuation(unittest.TestCase):
     def test_prompt_logits(self):
         expected = np.load(GOLDEN / "tiny" / "logits_f32.npy", allow_pickle=False)
         own_bf16 = np.load(GOLDEN / "tiny" / "logits_bf16.npy", allow_pickle=False)
-        for dtype, allowed in (("f32", F32_REL), ("bf16", BF16_FACTOR * rel_error(own_bf16, expected))):
+        for dtype, allowed in (("f32", F32_REL), ("bf16", HALF_FACTOR * rel_error(own_bf16, expected))):
             with self.subTest(dtype=dtype):
                 logits = run_logits(compile_model(TINY, dtype), TINY, list(self.prompt))
                 self.assertLess(rel_error(logits.reshape(-1), expected), allowed)

@@ -36,7 +36,8 @@ struct DriverOptions {
 constexpr const char *kOptionList =
     "--compile, --compile-to=LEVEL, --explain, --target=cpu, "
     "--dtype=f32|bf16|f16, --kv-layout=L[:block_size], --max-seq=N, "
-    "--disable-pass=FLAG, --isa=NAME, -o FILE, --mlir-…";
+    "--disable-pass=FLAG, --isa=NAME, --cpu-caches=L1,L2,L3|host, "
+    "--tuning=FILE, -o FILE, --mlir-…";
 
 int fail(const llvm::Twine &message) {
   llvm::errs() << "error: " << message << "\n";
@@ -114,6 +115,18 @@ std::optional<int> parseTarget(StringRef value, DriverOptions &options) {
   return fail("--target is '" + value + "', expected cpu");
 }
 
+std::optional<int> readTuning(StringRef path, CompileOptions &options) {
+  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
+  if (!file)
+    return fail("cannot read '" + path + "': " + file.getError().message());
+  llvm::Expected<CpuTuning> tuning = parseCpuTuning((*file)->getBuffer());
+  if (!tuning)
+    return fail("--tuning: '" + path +
+                "': " + llvm::toString(tuning.takeError()));
+  options.tuning = *tuning;
+  return std::nullopt;
+}
+
 /// Fills `options`; returns an exit code when the command line is wrong.
 std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
   bool haveInput = false;
@@ -144,8 +157,8 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
       continue;
     }
     static constexpr const char *valued[] = {
-        "compile-to", "target",       "dtype", "kv-layout",
-        "max-seq",    "disable-pass", "isa",   "o"};
+        "compile-to",   "target", "dtype",      "kv-layout", "max-seq",
+        "disable-pass", "isa",    "cpu-caches", "tuning",    "o"};
     if (!llvm::is_contained(valued, name))
       return fail("unknown option '" + argument +
                   "', expected one of: " + kOptionList);
@@ -183,6 +196,13 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
         return fail("--disable-pass is '" + value +
                     "', expected one of: " + llvm::join(known, ", "));
       options.compile.disabledPasses.push_back(flag);
+    } else if (name == "cpu-caches") {
+      llvm::Expected<CpuCaches> caches = parseCpuCaches(value);
+      if (!caches)
+        return fail("--cpu-caches is " + llvm::toString(caches.takeError()));
+      options.compile.caches = *caches;
+    } else if (name == "tuning") {
+      error = readTuning(value, options.compile);
     } else if (name == "isa") {
       if (!lookupCpuIsa(value))
         return fail("--isa is '" + value +
@@ -216,8 +236,9 @@ int write(StringRef path, llvm::function_ref<void(llvm::raw_ostream &)> fill) {
 // `prefill-opt --dtype=f32` alone is told what is missing.
 bool mlir::prefill::wantsCompileDriver(int argc, char **argv) {
   static constexpr const char *own[] = {
-      "--compile", "--compile-to", "--explain",      "--target", "--dtype",
-      "--report",  "--kv-layout",  "--disable-pass", "--isa",    "--max-seq"};
+      "--compile", "--compile-to", "--explain",   "--target",
+      "--dtype",   "--report",     "--kv-layout", "--disable-pass",
+      "--isa",     "--max-seq",    "--tuning",    "--cpu-caches"};
   return llvm::any_of(
       llvm::ArrayRef<char *>(argv + 1, argc - 1), [](StringRef argument) {
         return llvm::is_contained(own, argument.split('=').first);
@@ -239,6 +260,10 @@ const char *mlir::prefill::compileDriverUsage() {
          "on a CPU)\n"
          "  --max-seq=N            default: 4096 or the model's maximum, "
          "whichever is less\n"
+         "  --cpu-caches=L1,L2,L3  sizes that tiles are made for (default "
+         "32K,1M,32M), or host for this machine's\n"
+         "  --tuning=FILE          block sizes that prefill-bench --tune "
+         "measured\n"
          "  --disable-pass=FLAG    leave a pass out (repeatable)\n"
          "  --explain              what was refused or not folded and why, "
          "memory by class\n"

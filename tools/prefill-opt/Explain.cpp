@@ -109,6 +109,10 @@ static void explainPadding(ModuleOp config, llvm::raw_ostream &os) {
   config.walk([&](GemmOp gemm) {
     if (std::optional<LoweringConfigAttr> tiles = gemm.getLoweringConfig()) {
       ArrayRef<int64_t> buckets = tiles->getRowBuckets();
+      if (buckets == ArrayRef<int64_t>{1}) {
+        os << "rows are not padded\n";
+        return WalkResult::interrupt();
+      }
       os << "rows are padded to ";
       llvm::interleaveComma(buckets, os);
       os << " or a multiple of " << buckets.back() << ": at most "

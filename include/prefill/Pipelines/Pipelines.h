@@ -8,6 +8,8 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
+#include "prefill/Codegen/CPU/CpuCaches.h"
+#include "prefill/Codegen/CPU/CpuTuning.h"
 #include "llvm/ADT/StringRef.h"
 #include <optional>
 #include <string>
@@ -25,10 +27,12 @@ std::string allLevelNames();
 
 /// What a module is compiled for.
 struct CompileOptions {
-  std::string dtype;                   ///< "f32", "bf16"; empty: the model's
+  std::string dtype; ///< "f32", "bf16", "f16"; empty: the model's
   std::string kvLayout = "contiguous"; ///< a KVLayout's name
   int64_t kvBlockSize = 16;            ///< tokens a block of paged_nhd
   int64_t maxSeq = 0; ///< 0: the lesser of 4096 and the model's maximum
+  CpuCaches caches;   ///< what tiles are made for
+  CpuTuning tuning;   ///< what overrules them
   std::vector<std::string> disabledPasses; ///< flags of passes to leave out
   std::string isa =
       "avx512_bf16"; ///< the variant that levels kernel and target print

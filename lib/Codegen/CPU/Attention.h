@@ -23,7 +23,10 @@ namespace mlir::prefill {
 
 /// Static sizes of an attention kernel.
 struct AttentionKernelShape {
+  /// Of the packed operands: f32 where the stored type is f16.
   Type elementType;
+  /// Of query, cache and output.
+  Type storedType;
   int64_t headDimQk, headDimV;
   int64_t numKvHeads;
   int64_t group; // query heads of a KV head

@@ -10,6 +10,15 @@ using namespace mlir::prefill;
 
 namespace {
 
+/// As `loadPadded`, in the type that is packed.
+Value loadForPacking(KernelBuilder &b, const AttentionKernelShape &shape,
+                     Value memref, Value offset, int64_t count, int64_t width) {
+  Value loaded = loadPadded(b, memref, offset, count, width);
+  return shape.storedType == shape.elementType
+             ? loaded
+             : arith::ExtFOp::create(b, b.vectorF32(width), loaded);
+}
+
 void store(KernelBuilder &b, Value vector, Value memref, Value offset) {
   vector::StoreOp::create(b, vector, memref, ValueRange{offset});
 }
@@ -90,8 +99,8 @@ private:
     for (Value offset : offsets)
       square.push_back(vector::BitCastOp::create(
           b, words,
-          loadPadded(b, cache.key, b.add(offset, channel), channels,
-                     lanes * pack)));
+          loadForPacking(b, shape, cache.key, b.add(offset, channel), channels,
+                         lanes * pack)));
     square = transposeLanes(b, square);
     auto elements = VectorType::get({lanes * pack}, shape.elementType);
     // channel / pack steps of kPanelN * pack elements.
@@ -127,8 +136,9 @@ private:
       int64_t count = std::clamp<int64_t>(columns - part, 0, lanes);
       SmallVector<Value> sources;
       for (Value offset : offsets)
-        sources.push_back(loadPadded(
-            b, cache.value, b.add(b.add(offset, channel), part), count, lanes));
+        sources.push_back(loadForPacking(b, shape, cache.value,
+                                         b.add(b.add(offset, channel), part),
+                                         count, lanes));
       store(b, interleave(sources), context.scratch.values,
             b.add(at, part * pack));
     }
@@ -168,7 +178,7 @@ void prefill::packQuery(AttentionContext &context, const AttentionRows &rows,
       Value from = b.add(source, b.mul(head, shape.headDimQk));
       Value to = b.mul(b.add(b.mul(row, shape.group), head), shape.depth());
       forEachPiece(shape.headDimQk, width, [&](int64_t at, int64_t size) {
-        store(b, loadPadded(b, query, b.add(from, at), size, size),
+        store(b, loadForPacking(b, shape, query, b.add(from, at), size, size),
               context.scratch.query, b.add(to, at));
       });
       if (shape.depth() != shape.headDimQk) {

@@ -78,7 +78,7 @@ private:
   }
 
   Value extend(Value vector) {
-    if (shape.elementType.isF32())
+    if (shape.storedType.isF32())
       return vector;
     int64_t size = cast<VectorType>(vector.getType()).getNumElements();
     return arith::ExtFOp::create(b, b.vectorF32(size), vector);
@@ -170,7 +170,7 @@ private:
     Value factors = vector::BroadcastOp::create(b, b.vectorF32(lanes), factor);
     for (int64_t c = 0; c < chunks; ++c) {
       Value value = arith::MulFOp::create(b, acc[c], factors);
-      value = emitTruncate(b, context.isa, value, shape.elementType);
+      value = emitTruncate(b, context.isa, value, shape.storedType);
       int64_t count = std::min(lanes, shape.headDimV - c * lanes);
       forEachPiece(count, lanes, [&](int64_t at, int64_t size) {
         Value piece = size == lanes

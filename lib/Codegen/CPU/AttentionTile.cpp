@@ -489,7 +489,7 @@ void prefill::storeRows(AttentionContext &context, const AttentionRows &rows,
             b,
             loadVector(b, context.scratch.accumulator, b.add(from, at), size),
             broadcast(b, factor, size));
-        storeVector(b, emitTruncate(b, context.isa, value, shape.elementType),
+        storeVector(b, emitTruncate(b, context.isa, value, shape.storedType),
                     out, b.add(to, at));
       });
     });

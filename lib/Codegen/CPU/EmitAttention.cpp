@@ -24,7 +24,10 @@ FailureOr<AttentionKernelShape> shapeOf(OpTy op, int64_t blockQ,
                                         int64_t blockKv) {
   KVCacheType cache = op.getCache().getType();
   AttentionKernelShape shape;
-  shape.elementType = cache.getDtype();
+  shape.storedType = cache.getDtype();
+  shape.elementType = shape.storedType.isF16()
+                          ? Float32Type::get(op.getContext())
+                          : shape.storedType;
   shape.headDimQk = cache.getHeadDimQk();
   shape.headDimV = cache.getHeadDimV();
   shape.numKvHeads = cache.getNumKvHeads();
@@ -38,7 +41,8 @@ FailureOr<AttentionKernelShape> shapeOf(OpTy op, int64_t blockQ,
                      (op.getBase2() ? 1.0 : std::numbers::log2e);
   if (!shape.elementType.isF32() && !shape.elementType.isBF16())
     return op.emitOpError("has element type ")
-           << shape.elementType << "; target cpu has kernels for f32 and bf16";
+           << shape.storedType
+           << "; target cpu has kernels for f32, bf16 and f16";
   if (op.getSoftcap())
     return op.emitOpError("has softcap = ")
            << op.getSoftcap()->convertToDouble()

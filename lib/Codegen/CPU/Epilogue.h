@@ -72,6 +72,11 @@ public:
 
   void setAccumulators(const AccumulatorTile &tile) { accumulators = tile; }
 
+  /// Fetches a panel's columns, from `column` on, of what a row adds to its
+  /// accumulators (a residual) to the second-level cache: each row reads a few
+  /// lines far from the row before, which the hardware does not foresee.
+  void prefetchAddends(Value row, Value column);
+
   /// Makes row `row` current and computes the row's scalars for `sinks`.
   void beginRow(Value row, ArrayRef<Sink> sinks);
   /// Evaluates and writes one tile of the current row.

@@ -199,6 +199,24 @@ LogicalResult EpilogueEmitter::verifyTiles(ArrayRef<Sink> sinks,
 // Rows and tiles
 //===----------------------------------------------------------------------===//
 
+void EpilogueEmitter::prefetchAddends(Value row, Value column) {
+  body.walk([&](AddOp add) {
+    for (Value addend : add.getOperands()) {
+      auto argument = dyn_cast<BlockArgument>(addend);
+      if (!argument || argument.getOwner() == &body ||
+          columnsOf(addend) != columnsOf(body.getArgument(0)))
+        continue;
+      constexpr int64_t lineBits = 64 * 8;
+      int64_t bits =
+          cast<ShapedType>(addend.getType()).getElementTypeBitWidth();
+      for (int64_t at = 0; at < kPanelN; at += lineBits / bits)
+        memref::PrefetchOp::create(
+            b, abi.view(addend), ValueRange{row, b.add(column, at)},
+            /*isWrite=*/false, /*localityHint=*/2, /*isDataCache=*/true);
+    }
+  });
+}
+
 void EpilogueEmitter::beginRow(Value current, ArrayRef<Sink> sinks) {
   row = current;
   rowScalars.clear();

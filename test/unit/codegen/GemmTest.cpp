@@ -16,9 +16,10 @@ struct GemmCase {
   int64_t group() const { return groupN ? groupN : n; }
 };
 
-std::string gemmText(const GemmCase &c, bool bf16, const std::string &output) {
-  std::string x = rowsType(c.k, dtype(bf16)),
-              w = packedType(c.n, c.k, c.group(), bf16),
+std::string gemmText(const GemmCase &c, Element element,
+                     const std::string &output) {
+  std::string x = rowsType(c.k, dtype(element)),
+              w = packedType(c.n, c.k, c.group(), element),
               acc = rowsType(c.n, "f32"), out = rowsType(c.n, output);
   return "func.func private @gemm(%x: " + x + ", %w: " + w +
          ", %batch: !prefill.batch) -> " + out +
@@ -33,16 +34,17 @@ std::string gemmText(const GemmCase &c, bool bf16, const std::string &output) {
          "\n}\n";
 }
 
-class GemmTest : public testing::TestWithParam<std::tuple<std::string, bool>> {
+class GemmTest
+    : public testing::TestWithParam<std::tuple<std::string, Element>> {
 protected:
   std::string isa() const { return std::get<0>(GetParam()); }
-  bool bf16() const { return std::get<1>(GetParam()); }
+  Element element() const { return std::get<1>(GetParam()); }
 
   /// Runs `kernel` on rows of x.
   Matrix run(const CompiledKernel &kernel, const GemmCase &c, Matrix x,
-             Matrix w, bool bf16Output) {
+             Matrix w, Element output = Element::F32) {
     Matrix packed = pack(w, c.group());
-    Matrix out(x.rows, c.n, bf16Output);
+    Matrix out(x.rows, c.n, output);
     out.fill(kNaN);
     Batch batch = Batch::ofRows(x.rows);
     kernel.run(Arguments()
@@ -59,8 +61,11 @@ protected:
     for (int64_t r = 0; r < out.rows; ++r)
       for (int64_t n = 0; n < out.columns; ++n) {
         double want = product.sum.at(r, n);
-        double tolerance = 1e-6 * product.magnitude.at(r, n) + 1e-7 +
-                           (out.bf16 ? std::abs(want) / 256 : 0.0);
+        double tolerance =
+            1e-6 * product.magnitude.at(r, n) + 1e-7 +
+            (out.element == Element::BF16  ? std::abs(want) / 256
+             : out.element == Element::F16 ? std::abs(want) / 2048
+                                           : 0.0);
         ASSERT_NEAR(out.at(r, n), want, tolerance)
             << "row " << r << " of " << out.rows << ", column " << n << " of "
             << out.columns << ", K = " << x.columns;
@@ -82,13 +87,13 @@ TEST_P(GemmTest, EveryRowCountAndRaggedColumns) {
         GemmCase{64, 33, 64}, GemmCase{64, 129, 64, 64, 0, 64},
         // Two chunks of rows take all tiles before the third does.
         GemmCase{96, 64, 32, 8, 0, 0, 16}}) {
-    CompiledKernel kernel(gemmText(c, bf16(), "f32"), isa());
+    CompiledKernel kernel(gemmText(c, element(), "f32"), isa());
     ASSERT_TRUE(kernel.ok());
-    Matrix w = Matrix(c.n, c.k, bf16()).randomize(1);
+    Matrix w = Matrix(c.n, c.k, element()).randomize(1);
     for (int64_t rows : {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,
                          12, 13, 14, 15, 16, 17, 63, 64, 65, 130}) {
-      Matrix x = Matrix(rows, c.k, bf16()).randomize(unsigned(rows));
-      expectProduct(run(kernel, c, x, w, false), x, w);
+      Matrix x = Matrix(rows, c.k, element()).randomize(unsigned(rows));
+      expectProduct(run(kernel, c, x, w), x, w);
       if (HasFatalFailure())
         return;
     }
@@ -97,35 +102,38 @@ TEST_P(GemmTest, EveryRowCountAndRaggedColumns) {
 
 TEST_P(GemmTest, OneWorkgroupOverAllTiles) {
   GemmCase c{160, 64, 32, 8};
-  CompiledKernel kernel(gemmText(c, bf16(), "f32"), isa(), /*plainTiles=*/true);
+  CompiledKernel kernel(gemmText(c, element(), "f32"), isa(),
+                        /*plainTiles=*/true);
   ASSERT_TRUE(kernel.ok());
-  Matrix w = Matrix(c.n, c.k, bf16()).randomize(1);
-  Matrix x = Matrix(21, c.k, bf16()).randomize(2);
-  expectProduct(run(kernel, c, x, w, false), x, w);
+  Matrix w = Matrix(c.n, c.k, element()).randomize(1);
+  Matrix x = Matrix(21, c.k, element()).randomize(2);
+  expectProduct(run(kernel, c, x, w), x, w);
 }
 
-TEST_P(GemmTest, RoundsToBF16) {
+TEST_P(GemmTest, RoundsToHalfTheWidth) {
   GemmCase c{70, 64, 96};
-  CompiledKernel kernel(gemmText(c, bf16(), "bf16"), isa());
-  ASSERT_TRUE(kernel.ok());
-  Matrix w = Matrix(c.n, c.k, bf16()).randomize(3);
-  Matrix x = Matrix(9, c.k, bf16()).randomize(4);
-  expectProduct(run(kernel, c, x, w, true), x, w);
+  for (Element output : {Element::BF16, Element::F16}) {
+    CompiledKernel kernel(gemmText(c, element(), dtype(output)), isa());
+    ASSERT_TRUE(kernel.ok());
+    Matrix w = Matrix(c.n, c.k, element()).randomize(3);
+    Matrix x = Matrix(9, c.k, element()).randomize(4);
+    expectProduct(run(kernel, c, x, w, output), x, w);
+  }
 }
 
 // Chunked and one-shot runs are bit-equal only if a row's result doesn't depend
 // on the rows beside it.
 TEST_P(GemmTest, RowsDoNotDependOnTheirNeighbours) {
   GemmCase c{96, 127, 96};
-  CompiledKernel kernel(gemmText(c, bf16(), "f32"), isa());
+  CompiledKernel kernel(gemmText(c, element(), "f32"), isa());
   ASSERT_TRUE(kernel.ok());
-  Matrix w = Matrix(c.n, c.k, bf16()).randomize(5);
-  Matrix x = Matrix(70, c.k, bf16()).randomize(6);
-  Matrix whole = run(kernel, c, x, w, false);
+  Matrix w = Matrix(c.n, c.k, element()).randomize(5);
+  Matrix x = Matrix(70, c.k, element()).randomize(6);
+  Matrix whole = run(kernel, c, x, w);
   for (int64_t rows : {1, 3, 4, 13, 69}) {
-    Matrix head(rows, c.k, bf16());
+    Matrix head(rows, c.k, element());
     std::copy_n(x.values.begin(), head.values.size(), head.values.begin());
-    Matrix out = run(kernel, c, head, w, false);
+    Matrix out = run(kernel, c, head, w);
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t n = 0; n < c.n; ++n)
         ASSERT_EQ(out.at(r, n), whole.at(r, n))
@@ -136,17 +144,17 @@ TEST_P(GemmTest, RowsDoNotDependOnTheirNeighbours) {
   for (int64_t r = 66; r < 70; ++r)
     for (int64_t k = 0; k < c.k; ++k)
       poisoned.at(r, k) = kNaN;
-  Matrix out = run(kernel, c, poisoned, w, false);
+  Matrix out = run(kernel, c, poisoned, w);
   for (int64_t r = 0; r < 66; ++r)
     for (int64_t n = 0; n < c.n; ++n)
       ASSERT_EQ(out.at(r, n), whole.at(r, n)) << "row " << r;
 }
 
-std::vector<std::tuple<std::string, bool>> variants() {
-  std::vector<std::tuple<std::string, bool>> all;
+std::vector<std::tuple<std::string, Element>> variants() {
+  std::vector<std::tuple<std::string, Element>> all;
   for (const mlir::prefill::CpuIsa *isa : hostIsas())
-    for (bool bf16 : {false, true})
-      all.push_back({isa->name.str(), bf16});
+    for (Element element : {Element::F32, Element::BF16, Element::F16})
+      all.push_back({isa->name.str(), element});
   return all;
 }
 
@@ -158,23 +166,24 @@ INSTANTIATE_TEST_SUITE_P(Isas, GemmTest, testing::ValuesIn(variants()),
 
 TEST(GemmRefusal, PassThatCutsAPair) {
   EXPECT_THAT(
-      CompiledKernel::errorOf(gemmText({64, 64, 64, 64, 0, 31}, true, "f32"),
-                              "avx512"),
+      CompiledKernel::errorOf(
+          gemmText({64, 64, 64, 64, 0, 31}, Element::BF16, "f32"), "avx512"),
       testing::HasSubstr(
           "has prefill.block_k = 31; expected a positive multiple of 2"));
 }
 
 TEST(GemmRefusal, TileThatCutsAPanel) {
   EXPECT_THAT(
-      CompiledKernel::errorOf(gemmText({64, 32, 48}, false, "f32"), "avx2"),
+      CompiledKernel::errorOf(gemmText({64, 32, 48}, Element::F32, "f32"),
+                              "avx2"),
       testing::HasSubstr("has block_n = 48; expected a multiple of 32"));
 }
 
 TEST(GemmRefusal, UnknownIsa) {
-  EXPECT_THAT(
-      CompiledKernel::errorOf(gemmText({64, 32, 64}, false, "f32"), "sse2"),
-      testing::HasSubstr(
-          "unknown isa 'sse2'; valid are avx2, avx512, avx512_bf16"));
+  EXPECT_THAT(CompiledKernel::errorOf(
+                  gemmText({64, 32, 64}, Element::F32, "f32"), "sse2"),
+              testing::HasSubstr(
+                  "unknown isa 'sse2'; valid are avx2, avx512, avx512_bf16"));
 }
 
 } // namespace

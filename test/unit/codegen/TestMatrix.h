@@ -9,12 +9,19 @@
 
 namespace prefill_test {
 
-/// A row-major matrix as a kernel sees it (f32 or bf16) and as doubles.
+enum class Element { F32, BF16, F16 };
+inline Element elementOf(bool bf16) {
+  return bf16 ? Element::BF16 : Element::F32;
+}
+
+/// A row-major matrix as a kernel sees it and as doubles.
 class Matrix {
 public:
+  Matrix(int64_t rows, int64_t columns, Element element)
+      : rows(rows), columns(columns), element(element),
+        bf16(element == Element::BF16), values(size_t(rows * columns), 0.0) {}
   Matrix(int64_t rows, int64_t columns, bool bf16)
-      : rows(rows), columns(columns), bf16(bf16),
-        values(size_t(rows * columns), 0.0) {}
+      : Matrix(rows, columns, elementOf(bf16)) {}
 
   /// Uniform in [-scale, scale], representable in the element type.
   Matrix &randomize(unsigned seed, double scale = 1.0) {
@@ -22,7 +29,9 @@ public:
     std::uniform_real_distribution<float> uniform{float(-scale), float(scale)};
     for (double &value : values) {
       float f = uniform(generator);
-      value = bf16 ? roundBF16(f) : double(f);
+      value = bf16                      ? roundBF16(f)
+              : element == Element::F16 ? double(_Float16(f))
+                                        : double(f);
     }
     return *this;
   }
@@ -38,28 +47,38 @@ public:
   /// To memory, before a kernel runs; the pointer stays valid.
   const void *upload() {
     halves.clear();
+    smalls.clear();
     floats.clear();
     for (double value : values)
       if (bf16)
         halves.push_back(toBF16(float(value)));
+      else if (element == Element::F16)
+        smalls.push_back(_Float16(value));
       else
         floats.push_back(float(value));
-    return bf16 ? static_cast<const void *>(halves.data())
-                : static_cast<const void *>(floats.data());
+    if (bf16)
+      return halves.data();
+    if (element == Element::F16)
+      return smalls.data();
+    return floats.data();
   }
   /// From memory, after a kernel ran.
   Matrix &download() {
     for (size_t i = 0; i < values.size(); ++i)
-      values[i] = bf16 ? fromBF16(halves[i]) : floats[i];
+      values[i] = bf16                      ? fromBF16(halves[i])
+                  : element == Element::F16 ? float(smalls[i])
+                                            : floats[i];
     return *this;
   }
 
   int64_t rows, columns;
+  Element element;
   bool bf16;
   std::vector<double> values;
 
 private:
   std::vector<BFloat16> halves;
+  std::vector<_Float16> smalls;
   std::vector<float> floats;
 };
 
@@ -70,7 +89,7 @@ inline Matrix pack(const Matrix &w, int64_t groupN) {
   int64_t kPack = w.bf16 ? 2 : 1, steps = (w.columns + kPack - 1) / kPack;
   int64_t panelsPerGroup = (groupN + 31) / 32;
   int64_t panels = w.rows / groupN * panelsPerGroup;
-  Matrix packed(panels, steps * 32 * kPack, w.bf16);
+  Matrix packed(panels, steps * 32 * kPack, w.element);
   for (int64_t n = 0; n < w.rows; ++n)
     for (int64_t k = 0; k < w.columns; ++k) {
       int64_t inGroup = n % groupN;
@@ -101,15 +120,24 @@ inline Product multiply(const Matrix &x, const Matrix &w) {
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // Text of types and attributes.
-inline std::string dtype(bool bf16) { return bf16 ? "bf16" : "f32"; }
+inline std::string dtype(Element element) {
+  return element == Element::F32   ? "f32"
+         : element == Element::F16 ? "f16"
+                                   : "bf16";
+}
+inline std::string dtype(bool bf16) { return dtype(elementOf(bf16)); }
 inline std::string rowsType(int64_t columns, const std::string &element) {
   return "tensor<?x" + std::to_string(columns) + "x" + element + ">";
 }
-inline std::string packedType(int64_t n, int64_t k, int64_t groupN, bool bf16) {
-  int64_t kPack = bf16 ? 2 : 1;
+inline std::string packedType(int64_t n, int64_t k, int64_t groupN,
+                              Element element) {
+  int64_t kPack = element == Element::BF16 ? 2 : 1;
   return "tensor<" + std::to_string(n / groupN * ((groupN + 31) / 32)) + "x" +
          std::to_string((k + kPack - 1) / kPack) + "x32x" +
-         std::to_string(kPack) + "x" + dtype(bf16) + ">";
+         std::to_string(kPack) + "x" + dtype(element) + ">";
+}
+inline std::string packedType(int64_t n, int64_t k, int64_t groupN, bool bf16) {
+  return packedType(n, k, groupN, elementOf(bf16));
 }
 inline std::string config(int64_t blockM, int64_t blockN,
                           const std::string &domain = "tokens") {

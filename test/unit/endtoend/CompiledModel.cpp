@@ -136,9 +136,10 @@ static int64_t goldenRow(int64_t count) {
   return found - kGoldenLengths;
 }
 
-double CompiledModel::goldenBf16Error(int64_t count) const {
+double CompiledModel::goldenError(const std::string &dtype,
+                                  int64_t count) const {
   std::ifstream file(directory + "/golden.json");
-  return nlohmann::json::parse(file)["bf16_rel_error"][goldenRow(count)];
+  return nlohmann::json::parse(file)[dtype + "_rel_error"][goldenRow(count)];
 }
 
 Logits CompiledModel::golden(int64_t count) const {

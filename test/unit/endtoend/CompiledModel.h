@@ -55,8 +55,9 @@ public:
   /// transformers' f32 logits for a prompt of `count` tokens; `count` is one of
   /// the golden lengths.
   Logits golden(int64_t count) const;
-  /// Relative error of transformers' own bf16 run against `golden`.
-  double goldenBf16Error(int64_t count) const;
+  /// Relative error of transformers' own run in `dtype`, bf16 or f16, against
+  /// `golden`.
+  double goldenError(const std::string &dtype, int64_t count) const;
   MemoryPrediction predictedMemory() const;
   const prefill_module_info &info() const { return moduleInfo; }
   /// The instruction set that it runs with.

@@ -172,7 +172,7 @@ TEST_P(EndToEnd, MemoryIsAsPredicted) {
     run.prefill(model.tokens(length));
     prefill_memory counted;
     check(prefill_session_memory(run.session.get(), &counted), "memory");
-    int64_t rows = length <= 1 ? 1 : (length + 7) / 8 * 8;
+    int64_t rows = length;
     EXPECT_EQ(counted.weights_bytes, predicted.weights);
     EXPECT_LE(counted.activation_peak_bytes,
               predicted.activationPerToken * rows + predicted.activationPerRow);
@@ -195,6 +195,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{"llama-gqa3", "f32", "paged_nhd:16"},
                     Variant{"qwen3", "f32", "head_major"},
                     Variant{"qwen3", "bf16", "paged_nhd:16"},
+                    Variant{"llama-f16", "f16", "contiguous"},
                     Variant{"mistral-window", "f32", "paged_nhd:64"},
                     Variant{"mistral-window", "bf16", "contiguous"},
                     Variant{"llama-gqa3", "bf16", "paged_vnni"},
@@ -226,7 +227,11 @@ protected:
 
 TEST_P(IsaVariant, AgreesWithTransformers) {
   // Biases; GQA of three; a window; norms of heads.
-  for (const char *name : {"qwen2", "llama-gqa3", "mistral-window", "qwen3"}) {
+  std::vector<const char *> names = {"qwen2", "llama-gqa3", "mistral-window",
+                                     "qwen3"};
+  if (std::string(dtype) == "f16")
+    names = {"llama-f16"};
+  for (const char *name : names) {
     CompiledModel model(name, dtype, "contiguous", device);
     EXPECT_EQ("cpu:" + model.variant(), device);
     for (int64_t length : {1, 2, 65, 129, 513}) {
@@ -234,7 +239,7 @@ TEST_P(IsaVariant, AgreesWithTransformers) {
                                    model.golden(length));
       EXPECT_LT(error, std::string(dtype) == "f32"
                            ? kTolerance
-                           : 2 * model.goldenBf16Error(length))
+                           : 2 * model.goldenError(dtype, length))
           << name << ", " << length << " tokens";
     }
   }
@@ -265,7 +270,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, IsaVariant,
     testing::Combine(testing::Values("cpu:avx2", "cpu:avx512",
                                      "cpu:avx512_bf16"),
-                     testing::Values("f32", "bf16")),
+                     testing::Values("f32", "bf16", "f16")),
     [](const testing::TestParamInfo<IsaVariant::ParamType> &info) {
       return std::string(std::get<0>(info.param)).substr(4) + "_" +
              std::get<1>(info.param);

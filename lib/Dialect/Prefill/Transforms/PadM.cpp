@@ -1,6 +1,7 @@
 //===- PadM.cpp - row counts that kernels are run with --------------------===//
 #include "mlir/IR/Remarks.h"
 #include "prefill/Analysis/ActivationBuffers.h"
+#include "prefill/Codegen/CPU/TileTable.h"
 #include "prefill/Dialect/Prefill/Transforms/Passes.h"
 #include "prefill/Dialect/Prefill/Transforms/RowBuckets.h"
 
@@ -35,9 +36,6 @@ prefill::whyInvalidRowBuckets(ArrayRef<int64_t> buckets) {
   return std::nullopt;
 }
 
-/// The row counts of the CPU's microkernels: 1, 4 and 8 rows.
-static constexpr int64_t kCPURowBuckets[] = {1, 4, 8};
-
 static std::string listed(ArrayRef<int64_t> numbers) {
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -54,7 +52,7 @@ private:
   void runOnOperation() override {
     SmallVector<int64_t> rows(buckets.begin(), buckets.end());
     if (rows.empty())
-      llvm::append_range(rows, kCPURowBuckets);
+      llvm::append_range(rows, kCpuRowBuckets);
     if (std::optional<std::string> reason = whyInvalidRowBuckets(rows)) {
       emitError(getOperation().getLoc()) << getArgument() << ": " << *reason;
       return signalPassFailure();

@@ -94,7 +94,14 @@ private:
           << "unknown target '" << target << "'; valid are cpu";
       return signalPassFailure();
     }
-    sizes = cpuTileSizes({}, plain);
+    sizes = cpuTileSizes({l1, l2, l3}, plain);
+    if (gemmBlockM)
+      sizes.gemmBlockM = gemmBlockM;
+    if (gemmBlockN) {
+      llvm::erase_if(sizes.blockN,
+                     [&](int64_t width) { return width >= gemmBlockN; });
+      sizes.blockN.insert(sizes.blockN.begin(), gemmBlockN);
+    }
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal() || function->hasAttr(kKernelAttr))
         continue;
@@ -295,6 +302,10 @@ void SelectLoweringStrategyPass::configureAttention(AttentionOp attention) {
   int64_t group = numColumns(attention.getQuery()) / cache.getHeadDimQk() /
                   cache.getNumKvHeads();
   AttentionTile tile = attentionTile(cache, group, plain);
+  if (attentionBlockQ)
+    tile.blockQ = attentionBlockQ;
+  if (attentionBlockKv)
+    tile.blockKv = attentionBlockKv;
   // The tile's columns are the query heads of a KV head.
   setConfig(attention, tile.blockQ, group * cache.getHeadDimV(), tile.blockKv);
 }

@@ -300,7 +300,7 @@ def PadMPass : Prefill_FoldPass<"prefill-pad-m"> {
     the worst padding fraction of each bucket.
   }];
   let options = [
-    ListOption<"buckets", "buckets", "int64_t", "Row counts, increasing; 1, 4, 8 if none is given">
+    ListOption<"buckets", "buckets", "int64_t", "Row counts, increasing; without any the target's: 1 on cpu, whose microkernels have every height">
   ];
   let statistics = [
     Statistic<"numPadded", "num-padded", "Number of compute ops whose buckets were set">,
@@ -402,12 +402,19 @@ def SelectLoweringStrategyPass : Pass<"prefill-select-lowering-strategy", "::mli
     %l = prefill.gemm %n, %w {prefill.name = "lm_head", lowering_config = #prefill.lowering_config<logits, block_m = 64,
       block_n = 128, block_kv = 0, panel_n = 32, row_buckets = [1]>} : ...
     ```
-    Tile widths come from Codegen/CPU/TileTable: tiles straddle neither heads nor the parts of a split. A row_sumsq gets a
+    Tile sizes come from Codegen/CPU/TileTable, which computes them from the sizes of the caches: tiles straddle neither heads nor the parts of a split. A row_sumsq gets a
     partial for each tile. What the target cannot do is an error that names op, attribute and target.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"", "target whose tile sizes are used: cpu">,
-    Option<"plain", "plain", "bool", "false", "smallest tiles, one kernel for every op: the baseline">
+    Option<"plain", "plain", "bool", "false", "smallest tiles, one kernel for every op: the baseline">,
+    Option<"l1", "l1", "int64_t", "32768", "bytes of a core's first-level data cache">,
+    Option<"l2", "l2", "int64_t", "1048576", "bytes of a core's second-level cache">,
+    Option<"l3", "l3", "int64_t", "33554432", "bytes of the third-level cache">,
+    Option<"gemmBlockM", "gemm-block-m", "int64_t", "0", "overrules the table: rows of a gemm's workgroup">,
+    Option<"gemmBlockN", "gemm-block-n", "int64_t", "0", "overrules the table: widest tile of a gemm">,
+    Option<"attentionBlockQ", "attention-block-q", "int64_t", "0", "overrules the table: query rows of a workgroup">,
+    Option<"attentionBlockKv", "attention-block-kv", "int64_t", "0", "overrules the table: keys of a step">
   ];
   let dependentDialects = ["::mlir::prefill::PrefillDialect"];
   let statistics = [
