@@ -9,6 +9,15 @@ func.func @softcap(%q: tensor<?x32xf32>, %batch: !prefill.batch, %cache: !cache)
 
 // -----
 
+!cache = !prefill.kv_cache<paged_vnni, num_kv_heads = 1, head_dim_qk = 32, head_dim_v = 32, dtype = f16, block_size = 32>
+func.func @pages_of_f16(%q: tensor<?x32xf16>, %batch: !prefill.batch, %cache: !cache) -> tensor<?x32xf16> {
+  // expected-error @below {{'prefill.attention' op has a cache of dtype f16 in layout paged_vnni; target cpu has such pages of f32 and bf16 (pass --kv-layout=paged_nhd)}}
+  %0 = prefill.attention %q, %cache, %batch {scale = 1.0, causal} : tensor<?x32xf16>, !cache -> tensor<?x32xf16>
+  return %0 : tensor<?x32xf16>
+}
+
+// -----
+
 !cache = !prefill.kv_cache<contiguous, num_kv_heads = 1, head_dim_qk = 64, head_dim_v = 32, dtype = f32, block_size = 64>
 func.func @two_head_sizes(%k: tensor<?x64xf32>, %v: tensor<?x32xf32>, %batch: !prefill.batch, %cache: !cache) -> !cache {
   // expected-error @below {{'prefill.kv_append' op needs head_dim = 32 where other nodes of the epilogue have 64; target cpu tiles columns by one head size}}

@@ -143,6 +143,16 @@ LogicalResult SelectLoweringStrategyPass::refuse(func::FuncOp function) {
           << "; target cpu has no kernel for it";
       return WalkResult::interrupt();
     }
+    if (auto attention = dyn_cast<AttentionOp>(op)) {
+      KVCacheType cache = attention.getCache().getType();
+      if (cache.getLayout() == KVLayout::PagedVNNI &&
+          cache.getDtype().isF16()) {
+        op->emitOpError("has a cache of dtype f16 in layout paged_vnni; target "
+                        "cpu has such pages of f32 and bf16 (pass "
+                        "--kv-layout=paged_nhd)");
+        return WalkResult::interrupt();
+      }
+    }
     return WalkResult::advance();
   });
   return failure(result.wasInterrupted());
