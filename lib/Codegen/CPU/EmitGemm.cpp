@@ -325,6 +325,7 @@ private:
     operands.b = abi.flat(gemm.getWeight());
     operands.bStepStride = kPanelN * shape.kPackSize();
     operands.steps = steps;
+    operands.unknownZero = abi.unknownZero();
     // The last rows of a panel have it in the second-level cache and ask for
     // the next one; others ask for what they are about to read.
     auto compare = [&](arith::CmpIPredicate predicate, Value lhs, Value rhs) {

@@ -24,6 +24,7 @@ public:
     int64_t line = kCacheLineBytes * 8 / type.getIntOrFloatBitWidth();
     stagePitch = llvm::alignTo(tile.k, line) + line;
     stage = abi.allocateScratch(type, maxRows * stagePitch);
+    unknownZero = abi.unknownZero();
   }
 
   void emit() {
@@ -96,6 +97,7 @@ private:
     operands.b = tile.weight;
     operands.bStepStride = kPanelN * pack;
     operands.steps = b.index(llvm::divideCeil(tile.k, pack));
+    operands.unknownZero = unknownZero;
     if (prefetches(rows)) // into the next panels, but not past the weight
       operands.prefetchDistance = b.min(
           b.sub(b.index(tile.weightElements), b.add(panel, tile.panelElements)),
@@ -121,7 +123,8 @@ private:
   const FewRowsTile &tile;
   int64_t elementBytes, stagePitch, maxRows;
   bool converts; // rows to f32
-  Value stage;   // the rows, stagePitch apart
+  Value unknownZero;
+  Value stage; // the rows, stagePitch apart
 };
 
 } // namespace

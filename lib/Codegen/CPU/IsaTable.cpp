@@ -7,11 +7,11 @@
 using namespace mlir;
 using namespace mlir::prefill;
 
-// AVX2 has 16 registers: 6 rows x 2 vectors leave 4 for the operands; the split
-// of bf16 needs 6. Fewer than 8 accumulators could not hide the latency of a
-// multiply-add on two pipes. With 32 registers 8 rows x 2 vectors fit.
+// AVX2 has 16 registers: 6 rows x 2 vectors leave 4 for the operands. Fewer
+// than 8 accumulators could not hide the latency of a multiply-add on two
+// pipes. With 32 registers 8 rows x 2 vectors fit.
 static constexpr CpuIsa kIsas[] = {
-    {"avx2", "x86-64-v3", "", 8, 6, 5, 16, false},
+    {"avx2", "x86-64-v3", "", 8, 6, 6, 16, false},
     {"avx512", "x86-64-v4", "", 16, 8, 8, 32, false},
     {"avx512_bf16", "x86-64-v4", "+avx512bf16", 16, 8, 8, 32, true},
 };

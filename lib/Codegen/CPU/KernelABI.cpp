@@ -270,6 +270,17 @@ Value KernelABI::allocateScratch(Type elementType, int64_t count) {
                                 scratch, b.index(offset), ValueRange{});
 }
 
+Value KernelABI::unknownZero() {
+  if (!zero) {
+    KernelBuilder b(scratch.getLoc(), scratch.getContext());
+    // In the entry block, so that it dominates every use. No grid has 2^62
+    // workgroups.
+    b.setInsertionPointAfterValue(scratch);
+    zero = arith::ShRUIOp::create(b, workgroupEnd, b.index(62));
+  }
+  return zero;
+}
+
 void KernelABI::finish(func::FuncOp tiled) {
   function->setAttr(
       kScratchBytesAttr,

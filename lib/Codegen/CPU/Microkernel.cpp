@@ -64,6 +64,11 @@ public:
       break;
     }
     case MacKind::Bf16Split: {
+      if (aIsF32() && ops.unknownZero) {
+        multiplyAdd(acc, loadHalves(0), 0);
+        multiplyAdd(acc, loadHalves(1), 1);
+        break;
+      }
       SmallVector<Value> even, odd;
       auto intType = VectorType::get({lanes}, b.getI32Type());
       for (Value pairs : loadColumns(b.getBF16Type(), 2 * lanes)) {
@@ -97,6 +102,20 @@ private:
     return cast<MemRefType>(ops.a.getType()).getElementType().isF32();
   }
 
+  /// The even or odd k of pairs of columns.
+  SmallVector<Value> loadHalves(int64_t part) {
+    auto intType = VectorType::get({lanes}, b.getI32Type());
+    SmallVector<Value> pairs =
+        part == 0 ? loadColumns(b.getBF16Type(), 2 * lanes)
+                  : loadColumnsAt(b.getBF16Type(), 2 * lanes,
+                                  b.add(bStep, ops.unknownZero));
+    return llvm::map_to_vector(pairs, [&](Value pair) -> Value {
+      SplitPair split =
+          splitPairs(b, vector::BitCastOp::create(b, intType, pair), lanes);
+      return part == 0 ? split.even : split.odd;
+    });
+  }
+
   /// One k, the `part`-th of the step: every row's scalar times the columns.
   void multiplyAdd(SmallVector<Value> &acc, ArrayRef<Value> columns,
                    int64_t part) {
@@ -116,11 +135,16 @@ private:
 
   // Flat loads: a two-dimensional transfer of pairs would go through the stack.
   SmallVector<Value> loadColumns(Type elementType, int64_t elements) {
-    auto type = VectorType::get({elements}, elementType);
     if (ops.prefetchDistance)
       prefetchColumns(elements);
+    return loadColumnsAt(elementType, elements, bStep);
+  }
+
+  SmallVector<Value> loadColumnsAt(Type elementType, int64_t elements,
+                                   Value step) {
+    auto type = VectorType::get({elements}, elementType);
     return llvm::map_to_vector(ops.bOffsets, [&](Value offset) -> Value {
-      return vector::LoadOp::create(b, type, ops.b, b.add(offset, bStep));
+      return vector::LoadOp::create(b, type, ops.b, b.add(offset, step));
     });
   }
 

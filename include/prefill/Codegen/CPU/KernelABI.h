@@ -95,6 +95,8 @@ public:
   /// 64 bytes, from the next free byte on. Adds to prefill.scratch_bytes. The
   /// view stands in the entry block and dominates every use.
   Value allocateScratch(Type elementType, int64_t count);
+  /// An index that is always 0, from an argument: LLVM cannot know.
+  Value unknownZero();
   int64_t scratchBytes() const { return scratchUsed; }
 
   /// Gives the kernel the tiled function's name and place, sets
@@ -107,7 +109,7 @@ private:
   DenseMap<Value, Value> views, flats, rowCounts;
   DenseMap<Value, CacheView> caches;
   DenseMap<Value, ScoreView> scores;
-  Value scratch;
+  Value scratch, zero;
   int64_t scratchUsed = 0;
 };
 
