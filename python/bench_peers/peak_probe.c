@@ -1,6 +1,8 @@
-// What the multiply units can do: independent multiply-accumulates on registers alone, on every thread at once.
+// What the multiply units can do: independent multiply-accumulates on registers
+// alone, on every thread at once.
 //
-// usage: peak_probe THREADS      prints "ISA GFLOP/s": the fastest of five repetitions of about 15 ms, all threads added
+// usage: peak_probe THREADS      prints "ISA GFLOP/s": the fastest of five
+// repetitions of about 15 ms, all threads added
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,27 +10,45 @@
 
 enum { REPETITIONS = 5, MAX_THREADS = 256 };
 
-// 24 accumulators hide the latency of two units; the operands stay the same, no value is ever loaded.
-#define TIMES24(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) \
-                   X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23)
+// 24 accumulators hide the latency of two units; the operands stay the same, no
+// value is ever loaded.
+#define TIMES24(X)                                                             \
+  X(0)                                                                         \
+  X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)   \
+      X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23)
 #define TIMES12(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 #define DPBF16(N) "vdpbf16ps %%zmm30, %%zmm31, %%zmm" #N "\n"
 #define FMA512(N) "vfmadd231ps %%zmm30, %%zmm31, %%zmm" #N "\n"
 #define FMA256(N) "vfmadd231ps %%ymm14, %%ymm15, %%ymm" #N "\n"
-#define LOOP(INSTRUCTIONS, FIRST)                                                                  \
-  __asm__ volatile(FIRST "1:\n" INSTRUCTIONS "dec %0\njnz 1b\nvzeroupper\n" : "+r"(iterations) : : \
-                   "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", \
-                   "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15")
+#define LOOP(INSTRUCTIONS, FIRST)                                              \
+  __asm__ volatile(FIRST "1:\n" INSTRUCTIONS "dec %0\njnz 1b\nvzeroupper\n"    \
+                   : "+r"(iterations)                                          \
+                   :                                                           \
+                   : "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4",   \
+                     "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", \
+                     "xmm12", "xmm13", "xmm14", "xmm15")
 
-// The registers above 15 are not in the list: this file is compiled without AVX-512, so the compiler does not use them.
-static void bf16(long iterations) { LOOP(TIMES24(DPBF16), "vpxord %%zmm30, %%zmm30, %%zmm30\nvpxord %%zmm31, %%zmm31, %%zmm31\n"); }
-static void f32_512(long iterations) { LOOP(TIMES24(FMA512), "vpxord %%zmm30, %%zmm30, %%zmm30\nvpxord %%zmm31, %%zmm31, %%zmm31\n"); }
-static void f32_256(long iterations) { LOOP(TIMES12(FMA256), "vpxor %%ymm14, %%ymm14, %%ymm14\nvpxor %%ymm15, %%ymm15, %%ymm15\n"); }
+// The registers above 15 are not in the list: this file is compiled without
+// AVX-512, so the compiler does not use them.
+static void bf16(long iterations) {
+  LOOP(TIMES24(DPBF16),
+       "vpxord %%zmm30, %%zmm30, %%zmm30\nvpxord %%zmm31, %%zmm31, %%zmm31\n");
+}
+static void f32_512(long iterations) {
+  LOOP(TIMES24(FMA512),
+       "vpxord %%zmm30, %%zmm30, %%zmm30\nvpxord %%zmm31, %%zmm31, %%zmm31\n");
+}
+static void f32_256(long iterations) {
+  LOOP(TIMES12(FMA256),
+       "vpxor %%ymm14, %%ymm14, %%ymm14\nvpxor %%ymm15, %%ymm15, %%ymm15\n");
+}
 
 static void (*kernel)(long);
 static long iterationsEach;
 static pthread_barrier_t barrier;
-static struct { double start[REPETITIONS], end[REPETITIONS]; } times[MAX_THREADS];
+static struct {
+  double start[REPETITIONS], end[REPETITIONS];
+} times[MAX_THREADS];
 
 static double now(void) {
   struct timespec time;
@@ -36,7 +56,8 @@ static double now(void) {
   return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-// Each thread takes its own times: where there are fewer cores than threads, nobody else is on time to do it.
+// Each thread takes its own times: where there are fewer cores than threads,
+// nobody else is on time to do it.
 static void *run(void *index) {
   long self = (long)index;
   for (int repetition = 0; repetition < REPETITIONS; ++repetition) {
@@ -80,11 +101,13 @@ int main(int argc, char **argv) {
   for (int repetition = 0; repetition < REPETITIONS; ++repetition) {
     double start = times[0].start[repetition], end = times[0].end[repetition];
     for (int i = 1; i < threads; ++i) {
-      start = times[i].start[repetition] < start ? times[i].start[repetition] : start;
+      start = times[i].start[repetition] < start ? times[i].start[repetition]
+                                                 : start;
       end = times[i].end[repetition] > end ? times[i].end[repetition] : end;
     }
     best = end - start < best ? end - start : best;
   }
-  printf("%s %.2f\n", isa, flopsPerIteration * (double)iterationsEach * threads / best / 1e9);
+  printf("%s %.2f\n", isa,
+         flopsPerIteration * (double)iterationsEach * threads / best / 1e9);
   return 0;
 }

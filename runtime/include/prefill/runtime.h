@@ -53,7 +53,8 @@ typedef struct prefill_memory {
 typedef struct prefill_module_info {
   const char *model_type; /* "llama", "mistral", "qwen2", "qwen3" */
   const char *dtype;      /* "f32", "bf16" */
-  const char *kv_layout;  /* "contiguous", "head_major", "paged_nhd", "paged_vnni" */
+  const char
+      *kv_layout; /* "contiguous", "head_major", "paged_nhd", "paged_vnni" */
   int64_t vocab_size, hidden_size, num_layers, num_q_heads, num_kv_heads,
       head_dim, max_seq, kv_block_size, sliding_window;
   int64_t num_launches, kernels_per_layer; /* the largest number of launches

@@ -38,8 +38,8 @@ struct CpuTileSizes {
   int64_t rowwiseBlockM;
 };
 
-/// Row counts that a batch is padded to: there is a microkernel of every height,
-/// so that padding only costs.
+/// Row counts that a batch is padded to: there is a microkernel of every
+/// height, so that padding only costs.
 inline constexpr int64_t kCpuRowBuckets[] = {1};
 
 /// Sizes for those caches. `plain`: the smallest tiles, what tiling is compared

@@ -11,8 +11,8 @@ namespace mlir::prefill {
 inline constexpr llvm::StringLiteral kGroupNAttr = "prefill.group_n";
 
 /// Discardable i64 on a gemm: k of one pass over a tile's operands, so that
-/// they stay in a cache; sums go on where the pass before left them. Absent: one
-/// pass over all of K.
+/// they stay in a cache; sums go on where the pass before left them. Absent:
+/// one pass over all of K.
 inline constexpr llvm::StringLiteral kBlockKAttr = "prefill.block_k";
 
 /// Discardable i64 on a gemm: rows, a multiple of block_m, that take all tiles
