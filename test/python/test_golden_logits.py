@@ -155,7 +155,8 @@ def add_logits_tests():
         for dtype in DTYPES:
             for layout in LAYOUTS:
                 add(name, dtype, layout)
-    for layout in [None, *LAYOUTS]:
+    # paged_vnni has no pages of f16: select-lowering-strategy-invalid.mlir tests the refusal.
+    for layout in [None, *(layout for layout in LAYOUTS if layout != "paged_vnni")]:
         add("llama-f16", "f16", layout)
 
 
