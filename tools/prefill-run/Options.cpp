@@ -182,6 +182,14 @@ Result<void> checkOutputs(const Options &options) {
                         " and --weights-cache name the same file, expected "
                         "two");
     files.emplace_back("--weights-cache", *options.weightsCache);
+  } else if (options.weights && !options.weightsCache) {
+    // Where the packed weights go when nobody says (weightsCachePlaces).
+    std::error_code failed;
+    std::filesystem::path module =
+        std::filesystem::canonical(options.module, failed);
+    files.emplace_back("the weights cache",
+                       (failed ? options.module : module.string()) +
+                           ".weights");
   }
   for (auto [name, path] : {std::pair{"--logits-out", &options.logitsOut},
                             {"--save-kv", &options.saveKV},
