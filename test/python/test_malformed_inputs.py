@@ -292,14 +292,15 @@ RUNS = {
                         ["--logits-out 'same' and --save-kv './same'"]),
     "newline_in_path": (["--weights", TINY, "--tokens-file", "two\nlines"], [r"two\\x0alines"]),
     "option_unknown": (["--weights", TINY, "--tokens", "1", "--fast"], ["--fast"]),
-    "output_replaces_weights_cache": (["--weights", TINY, "--tokens", "1", "--logits-out", "tiny.pfm.weights"],
-                                      ["the weights cache '.*tiny.pfm.weights' and --logits-out 'tiny.pfm.weights'"]),
     "logits_out_nowhere": (["--weights", TINY, "--tokens", "1", "--logits-out", "no/such/dir/l.npy"], ["no/such/dir/l.npy"]),
 }
 
 
 class Runs(MalformedInput):
-    pass
+    def test_output_at_the_place_of_the_weights_cache(self):
+        place = scratch / "tiny.pfm.weights"
+        self.refused(tool("prefill-run", scratch / "tiny.pfm", "--weights", TINY, "--tokens", "1", "--logits-out", place),
+                     f"the weights cache '.*tiny.pfm.weights' and --logits-out '{place}' name the same file")
 
 
 for name, (arguments, names) in RUNS.items():
