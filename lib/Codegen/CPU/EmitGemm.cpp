@@ -130,8 +130,7 @@ private:
     if (shape.panels % shape.panelsPerTile() != 0)
       count = b.min(count, b.sub(b.index(shape.panels), firstPanel));
     b.ifThenElse(
-        b.compare(arith::CmpIPredicate::sle, rows,
-                  b.index(isa.microRowsOf(shape.elementType))),
+        b.compare(arith::CmpIPredicate::sle, rows, b.index(isa.microRows)),
         [&] { emitFewRows(firstPanel, count); },
         [&] { emitPasses(firstPanel, count); });
   }
@@ -271,7 +270,7 @@ private:
   /// few accumulators in flight is evened out with the last tall one: 37 rows
   /// are 4 x 8 + 5, but 34 are 3 x 8 + 5 + 5.
   void cutRows() {
-    int64_t tallest = isa.microRowsOf(shape.elementType);
+    int64_t tallest = isa.microRows;
     Value rest = b.remainder(rows, tallest);
     Value whole = b.sub(rows, rest);
     auto both = [&](Value lhs, Value rhs) -> Value {
@@ -292,7 +291,7 @@ private:
   }
 
   void emitPanel(Value panel, Value column) {
-    int64_t tallest = isa.microRowsOf(shape.elementType);
+    int64_t tallest = isa.microRows;
     b.forLoop(b.index(0), tallEnd, tallest,
               [&](Value r) { emitTile(panel, column, r, tallest); });
     SmallVector<int64_t> heights;

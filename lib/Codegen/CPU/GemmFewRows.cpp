@@ -16,7 +16,7 @@ public:
                  const FewRowsTile &tile)
       : b(b), isa(isa), tile(tile) {
     elementBytes = tile.elementType.getIntOrFloatBitWidth() / 8;
-    maxRows = isa.microRowsOf(tile.elementType);
+    maxRows = isa.microRows;
     converts = isa.convertsLeftOperand(tile.elementType);
     Type type = converts ? b.getF32Type() : tile.elementType;
     // Rows a multiple of 4 KiB apart would share one set of the first-level

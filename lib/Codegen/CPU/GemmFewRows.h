@@ -19,7 +19,7 @@ struct FewRowsTile {
   Type elementType; ///< of input and weight
   int64_t k;
   /// Rows [firstRow, firstRow + rows) of the flat input; 1 <= rows <=
-  /// isa.microRowsOf(elementType).
+  /// isa.microRows.
   Value input, firstRow, rows;
   /// Flat packed weight of `weightElements`, in panels of `panelElements`.
   Value weight;

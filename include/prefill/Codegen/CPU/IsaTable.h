@@ -36,18 +36,14 @@ struct CpuIsa {
   llvm::StringLiteral features;
   /// f32 lanes of a vector register.
   int64_t lanes;
-  /// Rows of the largest microkernel of f32 or f16, and of bf16.
+  /// Rows of the largest microkernel.
   int64_t microRows;
-  int64_t microRowsBf16;
   /// Columns of a microkernel: a whole panel or a part of one.
   int64_t microColumns;
   bool hasBf16Dot;
 
   /// `elementType` is f32, bf16 or f16.
   MacKind macKind(Type elementType) const;
-  int64_t microRowsOf(Type elementType) const {
-    return elementType.isBF16() ? microRowsBf16 : microRows;
-  }
   /// Whether a gemm's left operand is converted to f32 before the microkernels
   /// read it: where each of them would have to do so anew and that costs time.
   bool convertsLeftOperand(Type elementType) const;
