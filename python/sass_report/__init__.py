@@ -1,0 +1,1 @@
+"""Static report on the machine code of CUDA kernels: scripts/sass-report."""
