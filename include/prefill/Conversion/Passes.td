@@ -58,6 +58,30 @@ def ConvertToCPUKernelsPass : Pass<"prefill-convert-to-cpu-kernels", "::mlir::Mo
   ];
 }
 
+def ConvertToCUDAKernelsPass : Pass<"prefill-convert-to-cuda-kernels", "::mlir::ModuleOp"> {
+  let summary = "emits every tiled kernel for one CUDA chip: one block a workgroup, one i64 for each word of the launch";
+  let description = [{
+    The order of the words is in docs/architecture.md, "Kernel ABI". Bodies mix arith, scf, llvm and nvvm;
+    Target/CUDA/KernelToNVVM makes LLVM and NVVM of them.
+
+    ```mlir
+    // before
+    func.func private @o_proj(%x: tensor<?x64xf16>, ..., %out: memref<?x64xf16>) { scf.forall ... prefill.gemm ... tile(%i, %j) }
+    // after --prefill-convert-to-cuda-kernels=chip=sm_80
+    llvm.func @o_proj(%x: i64, ..., %out: i64)
+        attributes {nvvm.kernel, prefill.block_threads = 128 : i32, prefill.shared_bytes = 98304 : i64} { ... nvvm.mma.sync ... }
+    ```
+  }];
+  let options = [Option<"chip", "chip", "std::string", "\"sm_80\"", "sm_80, sm_86, sm_89 or sm_90">];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect", "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"
+  ];
+  let statistics = [
+    Statistic<"numKernels", "kernels", "kernels that were emitted">,
+    Statistic<"sharedBytes", "shared-bytes", "bytes of shared memory of a block, over all kernels">
+  ];
+}
+
 //===-- Contracts of levels --------------------------------------------------------------------------------------===//
 
 def VerifyTiledPass : Pass<"prefill-verify-tiled", "::mlir::ModuleOp"> {

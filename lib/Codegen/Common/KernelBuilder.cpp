@@ -8,11 +8,15 @@ using namespace mlir::prefill;
 Value KernelBuilder::index(int64_t value) {
   return arith::ConstantIndexOp::create(*this, value);
 }
+Value KernelBuilder::constantLike(Value other, int64_t value) {
+  return arith::ConstantOp::create(*this,
+                                   getIntegerAttr(other.getType(), value));
+}
 Value KernelBuilder::add(Value lhs, Value rhs) {
   return createOrFold<arith::AddIOp>(lhs, rhs);
 }
 Value KernelBuilder::add(Value lhs, int64_t rhs) {
-  return rhs == 0 ? lhs : add(lhs, index(rhs));
+  return rhs == 0 ? lhs : add(lhs, constantLike(lhs, rhs));
 }
 Value KernelBuilder::sub(Value lhs, Value rhs) {
   return createOrFold<arith::SubIOp>(lhs, rhs);
@@ -21,19 +25,19 @@ Value KernelBuilder::mul(Value lhs, Value rhs) {
   return createOrFold<arith::MulIOp>(lhs, rhs);
 }
 Value KernelBuilder::mul(Value lhs, int64_t rhs) {
-  return rhs == 1 ? lhs : mul(lhs, index(rhs));
+  return rhs == 1 ? lhs : mul(lhs, constantLike(lhs, rhs));
 }
 Value KernelBuilder::divide(Value lhs, Value rhs) {
   return createOrFold<arith::DivUIOp>(lhs, rhs);
 }
 Value KernelBuilder::divide(Value lhs, int64_t rhs) {
-  return rhs == 1 ? lhs : divide(lhs, index(rhs));
+  return rhs == 1 ? lhs : divide(lhs, constantLike(lhs, rhs));
 }
 Value KernelBuilder::remainder(Value lhs, Value rhs) {
   return createOrFold<arith::RemUIOp>(lhs, rhs);
 }
 Value KernelBuilder::remainder(Value lhs, int64_t rhs) {
-  return remainder(lhs, index(rhs));
+  return remainder(lhs, constantLike(lhs, rhs));
 }
 Value KernelBuilder::ceilDivide(Value lhs, int64_t rhs) {
   return divide(add(lhs, rhs - 1), rhs);
@@ -42,7 +46,7 @@ Value KernelBuilder::min(Value lhs, Value rhs) {
   return createOrFold<arith::MinSIOp>(lhs, rhs);
 }
 Value KernelBuilder::min(Value lhs, int64_t rhs) {
-  return min(lhs, index(rhs));
+  return min(lhs, constantLike(lhs, rhs));
 }
 Value KernelBuilder::max(Value lhs, Value rhs) {
   return createOrFold<arith::MaxSIOp>(lhs, rhs);
@@ -82,7 +86,8 @@ void KernelBuilder::forLoop(Value begin, Value end, int64_t step,
 SmallVector<Value> KernelBuilder::forLoop(
     Value begin, Value end, int64_t step, ValueRange init,
     llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body) {
-  auto loop = scf::ForOp::create(*this, begin, end, index(step), init);
+  auto loop =
+      scf::ForOp::create(*this, begin, end, constantLike(begin, step), init);
   InsertionGuard guard(*this);
   // Without carried values the loop comes with its terminator.
   Block *block = loop.getBody();

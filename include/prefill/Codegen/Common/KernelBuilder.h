@@ -14,9 +14,11 @@ class KernelBuilder : public ImplicitLocOpBuilder {
 public:
   using ImplicitLocOpBuilder::ImplicitLocOpBuilder;
 
-  // Index arithmetic; divisions and comparisons are unsigned where values are
-  // sizes.
+  // Arithmetic on index or signless integers; constants take the type of the
+  // value beside them. Divisions are unsigned where values are sizes.
   Value index(int64_t value);
+  /// `value` as a constant of the type of `other`.
+  Value constantLike(Value other, int64_t value);
   Value add(Value lhs, Value rhs);
   Value add(Value lhs, int64_t rhs);
   Value sub(Value lhs, Value rhs);

@@ -14,13 +14,10 @@
 #define PREFILL_TARGET_EMULATION_COMPILEEMULATION_H
 
 #include "mlir/IR/BuiltinOps.h"
+#include "prefill/Codegen/CUDA/LaunchAttributes.h"
 #include "llvm/ADT/SmallVector.h"
 
 namespace mlir::prefill {
-
-inline constexpr StringLiteral kBlockThreadsAttr = "prefill.block_threads";
-inline constexpr StringLiteral kSharedBytesAttr = "prefill.shared_bytes";
-inline constexpr StringLiteral kSharedWindowSymbol = "prefill_shared";
 
 /// `kernels` is a ModuleOp or a gpu.module; it is not changed. Emits an error
 /// that names the operation where a kernel uses what the emulator does not
