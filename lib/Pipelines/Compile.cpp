@@ -33,8 +33,10 @@ FailureOr<llvm::SmallVector<char, 0>> mlir::prefill::compileForCpu(
     return failure();
 
   std::vector<OwningOpRef<ModuleOp>> kernels;
-  std::vector<ModuleOp> kernelModules;
-  std::vector<ModuleCode> code;
+  ModulePlan plan;
+  plan.target = "cpu";
+  plan.config = module;
+  plan.tiled = *tiled;
   for (const CpuIsa &isa : cpuIsas()) {
     CompileOptions variantOptions = options;
     variantOptions.isa = isa.name.str();
@@ -50,9 +52,9 @@ FailureOr<llvm::SmallVector<char, 0>> mlir::prefill::compileForCpu(
                                    module.getLoc());
     if (failed(shared))
       return failure();
-    code.push_back({"cpu", isa.name.str(), std::move(*shared)});
-    kernelModules.push_back(*variant);
+    plan.code.push_back({CodeFormat::Elf, isa.name.str(), std::move(*shared)});
+    plan.kernels.push_back(*variant);
     kernels.push_back(std::move(variant));
   }
-  return writeModule(module, *tiled, kernelModules, code);
+  return writeModule(plan);
 }

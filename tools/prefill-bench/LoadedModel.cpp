@@ -29,9 +29,9 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string &path,
 }
 
 std::string LoadedModel::launchName(uint32_t index) const {
-  const module::Launch &launch = *file().launches()->Get(index);
+  const module::Launch &launch = *plan().launches()->Get(index);
   return launch.name() ? launch.name()->str()
-                       : file().kernels()->Get(launch.kernel())->name()->str();
+                       : plan().kernels()->Get(launch.kernel())->name()->str();
 }
 
 Result<LoadedModel::Run> LoadedModel::makeRun(int64_t capacity) {
@@ -67,7 +67,7 @@ Result<std::unique_ptr<PlanWalk>> PlanWalk::create(LoadedModel &model,
           walk->run.session->stage(prompt.data(), cuSeqlens, &sequence, 1);
       !ok)
     return ok.takeError();
-  const auto &launches = *model.file().launches();
+  const auto &launches = *model.plan().launches();
   for (uint32_t i = 0; i < launches.size(); ++i)
     if (launches.Get(i)->layer() >= 0)
       walk->end = i + 1;
@@ -77,7 +77,7 @@ Result<std::unique_ptr<PlanWalk>> PlanWalk::create(LoadedModel &model,
 void PlanWalk::advance() { position = position + 1 == end ? 0 : position + 1; }
 
 Result<uint32_t> PlanWalk::seek(const std::string &name) {
-  const auto &launches = *model.file().launches();
+  const auto &launches = *model.plan().launches();
   uint32_t first = 0;
   while (first < end && model.launchName(first) != name)
     ++first;

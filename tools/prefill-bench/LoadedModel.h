@@ -8,6 +8,7 @@
 #include "core/LoadedModule.h"
 #include "core/ResidentWeights.h"
 #include "core/Session.h"
+#include "cpu/IsaVariant.h"
 
 #include <cstdint>
 #include <memory>
@@ -25,7 +26,10 @@ public:
   load(const std::string &path, const std::string &isa, int threads);
 
   const module::Module &file() const { return loaded->file(); }
-  rt::IsaVariant variant() const { return loaded->variant(); }
+  const module::Plan &plan() const { return loaded->plan(); }
+  rt::IsaVariant variant() const {
+    return *rt::parseIsaVariant(loaded->code().variant());
+  }
   std::string launchName(uint32_t index) const;
 
   /// One session with a cache of its own for one sequence of `capacity` tokens.
@@ -57,7 +61,8 @@ public:
   /// to be run by runHere(). Only launches of the kernel that the first one of
   /// that name has: the last layer's kernel may differ.
   Result<uint32_t> seek(const std::string &launch);
-  void runHere() { run.session->runStaged(position); }
+  /// A CPU's launch does not fail.
+  void runHere() { static_cast<void>(run.session->runStaged(position)); }
   /// The launch at hand is done.
   void advance();
 

@@ -92,12 +92,13 @@ private:
     const module::Module &file = model->file();
     std::map<uint32_t, bool> read; // weight: whether a layer or the head reads
     double bytes = 0;
-    for (uint32_t i = 0; i < file.launches()->size(); ++i)
-      for (const module::Arg *arg : *file.launches()->Get(i)->args())
+    const module::Plan &plan = model->plan();
+    for (uint32_t i = 0; i < plan.launches()->size(); ++i)
+      for (const module::Arg *arg : *plan.launches()->Get(i)->args())
         if (arg->kind() == module::ArgKind::weight)
           read[arg->index()] |= model->launchName(i) != "embed";
     for (auto [index, whole] : read) {
-      const module::Weight &weight = *file.weights()->Get(index);
+      const module::Weight &weight = *plan.weights()->Get(index);
       bool rowOnly = !whole || weight.source_type() ==
                                    module::WeightSource::RopeTableSource;
       double size = weight.dtype() == module::DType::f32 ? 4 : 2;

@@ -25,9 +25,9 @@ struct Tensor {
   uint64_t elements;
 };
 
-std::vector<Tensor> tensorsOf(const module::Module &file) {
+std::vector<Tensor> tensorsOf(const module::Plan &plan) {
   std::vector<Tensor> tensors;
-  for (const module::Weight *weight : *file.weights()) {
+  for (const module::Weight *weight : *plan.weights()) {
     const module::CheckpointSource *source =
         weight->source_as_CheckpointSource();
     if (!source)
@@ -71,8 +71,9 @@ std::string headerOf(const std::vector<Tensor> &tensors) {
 
 } // namespace
 
-Result<void> prefill::bench::writeRandomCheckpoint(const std::string &directory,
-                                                   const module::Module &file) {
+Result<void>
+prefill::bench::writeRandomCheckpoint(const std::string &directory,
+                                      const rt::LoadedModule &module) {
   std::string config = directory + "/config.json",
               weights = directory + "/model.safetensors";
   std::error_code failed;
@@ -82,7 +83,7 @@ Result<void> prefill::bench::writeRandomCheckpoint(const std::string &directory,
   if (failed)
     return Error{ErrorCode::io, "cannot make directory " + quote(directory) +
                                     ": " + failed.message()};
-  std::vector<Tensor> tensors = tensorsOf(file);
+  std::vector<Tensor> tensors = tensorsOf(module.plan());
   Result<OutputFile> output = OutputFile::create(weights);
   if (!output)
     return output.takeError();
@@ -108,6 +109,7 @@ Result<void> prefill::bench::writeRandomCheckpoint(const std::string &directory,
   }
   if (Result<void> ok = output->commit(); !ok)
     return ok;
-  nlohmann::ordered_json text = {{"model_type", file.model_type()->str()}};
+  nlohmann::ordered_json text = {
+      {"model_type", module.file().model_type()->str()}};
   return writeFile(config, text.dump(1) + "\n");
 }

@@ -2,8 +2,8 @@
 #ifndef PREFILL_TOOLS_PREFILLBENCH_RANDOMCHECKPOINT_H
 #define PREFILL_TOOLS_PREFILLBENCH_RANDOMCHECKPOINT_H
 
+#include "core/LoadedModule.h"
 #include "prefill/checkpoint/Result.h"
-#include "prefill/module_generated.h"
 
 #include <string>
 
@@ -14,7 +14,7 @@ using rt::Result;
 /// DIRECTORY/config.json and model.safetensors with every tensor that the
 /// module reads, as bf16. Does nothing when both are there.
 Result<void> writeRandomCheckpoint(const std::string &directory,
-                                   const module::Module &file);
+                                   const rt::LoadedModule &module);
 
 } // namespace prefill::bench
 

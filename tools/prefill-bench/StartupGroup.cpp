@@ -122,9 +122,8 @@ prefill::bench::createStartupGroup(const std::vector<Row> &rows,
     auto loaded = rt::LoadedModule::loadFile(**device, *path);
     if (!loaded)
       return loaded.takeError();
-    variant = rt::stringify((*loaded)->variant());
-    if (Result<void> ok = writeRandomCheckpoint(checkpoint, (*loaded)->file());
-        !ok)
+    variant = (*loaded)->code().variant();
+    if (Result<void> ok = writeRandomCheckpoint(checkpoint, **loaded); !ok)
       return ok.takeError();
   }
   return std::unique_ptr<Group>(std::make_unique<StartupGroup>(

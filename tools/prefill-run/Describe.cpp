@@ -4,6 +4,7 @@
 #include "prefill/module_generated.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -39,60 +40,68 @@ int64_t byteSize(module::DType dtype) {
   return dtype == module::DType::f32 ? 4 : 2;
 }
 
-class Printer {
-public:
-  Printer(const module::Module &file, const std::string &variant)
-      : file(file), variant(variant) {}
+/// One line that scripts read; "?" for what only the assembler knows and
+/// none was at hand when the module was compiled.
+std::string resourcesLine(const module::Kernel &kernel,
+                          const std::string &chip) {
+  const module::CudaResources &cuda = *kernel.cuda();
+  bool assembled = cuda.registers() > 0;
+  auto number = [&](int64_t value) {
+    return assembled ? std::to_string(value) : "?";
+  };
+  char occupancy[32] = "?";
+  if (assembled)
+    std::snprintf(occupancy, sizeof occupancy, "%.3g",
+                  double(cuda.occupancy()));
+  return "kernel=" + kernel.name()->str() + " chip=" + chip +
+         " registers=" + number(cuda.registers()) +
+         " spill_bytes=" + number(cuda.spill_bytes()) +
+         " shared_bytes=" + std::to_string(cuda.shared_bytes()) +
+         " occupancy=" + occupancy + "\n";
+}
 
-  std::string print() {
-    printModel();
+/// What a module's text says of one plan.
+class PlanPrinter {
+public:
+  PlanPrinter(const module::Plan &plan, const std::string &chosen,
+              std::ostringstream &out)
+      : plan(plan), chosen(chosen), out(out) {}
+
+  void print() {
     printCode();
+    out << "rows       padded to";
+    for (int32_t bucket : *plan.row_buckets())
+      out << ' ' << bucket;
+    out << " and multiples of the last\n";
     printWeights();
     printBuffers();
     printKernels();
     printPlan();
-    return out.str();
   }
 
 private:
-  void printModel() {
-    const module::KVCacheSpec &cache = *file.kv_cache();
-    out << "model      " << file.model_type()->str() << ", "
-        << module::EnumNameDType(file.dtype()) << ", " << file.num_layers()
-        << " layers, hidden " << file.hidden_size() << ", "
-        << file.num_q_heads() << " query heads, " << cache.num_kv_heads()
-        << " KV heads, head_dim " << cache.head_dim_qk() << ", vocabulary "
-        << file.vocab_size() << ", max_seq " << file.max_seq();
-    if (file.sliding_window())
-      out << ", sliding window " << file.sliding_window();
-    out << "\nproducer   "
-        << (file.producer() ? file.producer()->str() : "unknown") << ", format "
-        << file.format_version() << "\nkv cache   "
-        << module::EnumNameKVLayout(cache.layout()) << ", "
-        << module::EnumNameDType(cache.dtype()) << ", blocks of "
-        << cache.block_size() << " tokens, "
-        << formatBytes(double(cache.num_kv_heads()) *
-                       (cache.head_dim_qk() + cache.head_dim_v()) *
-                       byteSize(cache.dtype()) * file.num_layers())
-        << " a token\nrows       padded to";
-    for (int32_t bucket : *file.row_buckets())
-      out << ' ' << bucket;
-    out << " and multiples of the last\n";
-  }
-
   void printCode() {
-    for (const module::Code *code : *file.code())
-      out << "code       " << code->target()->str() << ":"
-          << code->variant()->str() << ", "
-          << formatBytes(double(code->object()->size()))
-          << (code->variant()->str() == variant ? ", chosen here" : "") << "\n";
+    out << "target     " << plan.target()->str();
+    if (plan.chip())
+      out << ":" << plan.chip()->str();
+    out << "\n";
+    for (const module::Code *code : *plan.code()) {
+      bool emulated = code->format() == module::CodeFormat::emulation;
+      std::string device = (emulated ? "cuda-emu" : plan.target()->str()) +
+                           ":" + code->variant()->str();
+      out << "code       " << device;
+      if (plan.chip() && !emulated)
+        out << " " << module::EnumNameCodeFormat(code->format());
+      out << ", " << formatBytes(double(code->object()->size()))
+          << (device == chosen ? ", chosen here" : "") << "\n";
+    }
   }
 
   void printWeights() {
     std::map<std::string, std::pair<int64_t, double>> resident;
     int64_t intermediate = 0;
     double total = 0;
-    for (const module::Weight *weight : *file.weights()) {
+    for (const module::Weight *weight : *plan.weights()) {
       if (!weight->resident()) {
         ++intermediate;
         continue;
@@ -114,37 +123,44 @@ private:
 
   void printBuffers() {
     std::map<module::RowDomain, int64_t> rowBytes;
-    for (const module::Buffer *buffer : *file.buffers()) {
+    for (const module::Buffer *buffer : *plan.buffers()) {
       int64_t &bytes = rowBytes[buffer->domain()];
       bytes = std::max(bytes, buffer->row_offset() + buffer->row_bytes());
     }
     out << "arena      " << rowBytes[module::RowDomain::tokens]
         << " bytes a padded token, " << rowBytes[module::RowDomain::logits]
-        << " a padded row of logits, " << file.buffers()->size()
+        << " a padded row of logits, " << plan.buffers()->size()
         << " buffers\n";
   }
 
   void printKernels() {
     out << "kernels\n";
-    for (const module::Kernel *kernel : *file.kernels()) {
+    for (const module::Kernel *kernel : *plan.kernels()) {
       const module::Grid &grid = *kernel->grid();
       const char *rows = grid.domain() == module::RowDomain::tokens ? "M" : "R";
       out << "  " << kernel->name()->str() << ": workgroups (ceil(" << rows
           << " / " << grid.block() << ")"
           << (grid.plus_sequences() ? " + sequences" : "") << ") * "
-          << grid.multiplier() << ", scratch "
-          << formatBytes(double(kernel->scratch_bytes())) << "\n";
+          << grid.multiplier();
+      if (const module::CudaResources *cuda = kernel->cuda())
+        out << ", " << cuda->block_threads() << " threads\n";
+      else
+        out << ", scratch " << formatBytes(double(kernel->scratch_bytes()))
+            << "\n";
     }
+    if (plan.chip())
+      for (const module::Kernel *kernel : *plan.kernels())
+        out << resourcesLine(*kernel, plan.chip()->str());
   }
 
   void printPlan() {
     out << "plan (buffer@row_offset+row_bytes, %weight)\n";
-    for (uint32_t i = 0; i < file.launches()->size(); ++i) {
-      const module::Launch &launch = *file.launches()->Get(i);
+    for (uint32_t i = 0; i < plan.launches()->size(); ++i) {
+      const module::Launch &launch = *plan.launches()->Get(i);
       out << "  " << i << " ";
       if (launch.layer() >= 0)
         out << "layer " << launch.layer() << " ";
-      out << file.kernels()->Get(launch.kernel())->name()->str() << "(";
+      out << plan.kernels()->Get(launch.kernel())->name()->str() << "(";
       for (uint32_t j = 0; j < launch.args()->size(); ++j) {
         out << (j ? ", " : "");
         printArg(*launch.args()->Get(j));
@@ -156,13 +172,13 @@ private:
   void printArg(const module::Arg &arg) {
     switch (arg.kind()) {
     case module::ArgKind::buffer: {
-      const module::Buffer &buffer = *file.buffers()->Get(arg.index());
+      const module::Buffer &buffer = *plan.buffers()->Get(arg.index());
       out << buffer.name()->str() << "@" << buffer.row_offset() << "+"
           << buffer.row_bytes();
       return;
     }
     case module::ArgKind::weight:
-      out << "%" << file.weights()->Get(arg.index())->name()->str();
+      out << "%" << plan.weights()->Get(arg.index())->name()->str();
       return;
     case module::ArgKind::batch:
       out << "batch";
@@ -176,17 +192,44 @@ private:
     }
   }
 
-  const module::Module &file;
-  const std::string &variant;
-  std::ostringstream out;
+  const module::Plan &plan;
+  const std::string &chosen;
+  std::ostringstream &out;
 };
+
+void printModel(const module::Module &file, std::ostringstream &out) {
+  const module::KVCacheSpec &cache = *file.kv_cache();
+  out << "model      " << file.model_type()->str() << ", "
+      << module::EnumNameDType(file.dtype()) << ", " << file.num_layers()
+      << " layers, hidden " << file.hidden_size() << ", " << file.num_q_heads()
+      << " query heads, " << cache.num_kv_heads() << " KV heads, head_dim "
+      << cache.head_dim_qk() << ", vocabulary " << file.vocab_size()
+      << ", max_seq " << file.max_seq();
+  if (file.sliding_window())
+    out << ", sliding window " << file.sliding_window();
+  out << "\nproducer   "
+      << (file.producer() ? file.producer()->str() : "unknown") << ", format "
+      << file.format_version() << "\nkv cache   "
+      << module::EnumNameKVLayout(cache.layout()) << ", "
+      << module::EnumNameDType(cache.dtype()) << ", blocks of "
+      << cache.block_size() << " tokens, "
+      << formatBytes(double(cache.num_kv_heads()) *
+                     (cache.head_dim_qk() + cache.head_dim_v()) *
+                     byteSize(cache.dtype()) * file.num_layers())
+      << " a token\n";
+}
 
 } // namespace
 
 Result<std::string> prefill::run::describe(const std::string &path,
-                                           const std::string &chosenVariant) {
+                                           const std::string &chosenCode) {
   Result<MappedFile> mapped = MappedFile::open(path);
   if (!mapped)
     return mapped.takeError();
-  return Printer(*module::GetModule(mapped->data()), chosenVariant).print();
+  const module::Module &file = *module::GetModule(mapped->data());
+  std::ostringstream out;
+  printModel(file, out);
+  for (const module::Plan *plan : *file.plans())
+    PlanPrinter(*plan, chosenCode, out).print();
+  return out.str();
 }

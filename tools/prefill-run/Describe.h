@@ -8,9 +8,10 @@
 
 namespace prefill::run {
 
-/// The file must have been loaded (and with that verified) by the runtime.
+/// The file must have been verified by the runtime. chosenCode: "cpu:avx2",
+/// "cuda-emu:sm_80" or the like; empty: none.
 rt::Result<std::string> describe(const std::string &path,
-                                 const std::string &chosenVariant);
+                                 const std::string &chosenCode);
 
 } // namespace prefill::run
 

@@ -72,19 +72,26 @@ OptionRow integerOption(const char *name, int64_t Options::*field, int64_t low,
           }};
 }
 
+Result<uint64_t> parseSeed(const char *name, const std::string &value) {
+  uint64_t seed = 0;
+  auto [end, error] =
+      std::from_chars(value.data(), value.data() + value.size(), seed);
+  if (error != std::errc() || end != value.data() + value.size())
+    return usageError(std::string(name) + " is " + quote(value) +
+                      ", expected a seed from 0 to 2^64 - 1");
+  return seed;
+}
+
 const std::vector<OptionRow> &optionTable() {
   constexpr int64_t maxTokens = std::numeric_limits<int32_t>::max();
   static const std::vector<OptionRow> table = {
       textOption("--weights", &Options::weights),
       {"--random-weights", true,
        [](Options &options, const std::string &value) -> Result<void> {
-         uint64_t seed;
-         auto [end, error] =
-             std::from_chars(value.data(), value.data() + value.size(), seed);
-         if (error != std::errc() || end != value.data() + value.size())
-           return usageError("--random-weights is " + quote(value) +
-                             ", expected a seed from 0 to 2^64 - 1");
-         options.randomWeights = seed;
+         Result<uint64_t> seed = parseSeed("--random-weights", value);
+         if (!seed)
+           return seed.takeError();
+         options.randomWeights = *seed;
          return {};
        }},
       {"--weights-cache", true,
@@ -111,7 +118,15 @@ const std::vector<OptionRow> &optionTable() {
        }},
       {"--device", true,
        [](Options &options, const std::string &value) -> Result<void> {
-         options.device = value; // the runtime knows the devices
+         options.deviceName = value; // the runtime knows the devices
+         return {};
+       }},
+      {"--emulation-seed", true,
+       [](Options &options, const std::string &value) -> Result<void> {
+         Result<uint64_t> seed = parseSeed("--emulation-seed", value);
+         if (!seed)
+           return seed.takeError();
+         options.emulationSeed = *seed;
          return {};
        }},
       {"--isa", true,
@@ -135,12 +150,8 @@ const std::vector<OptionRow> &optionTable() {
       outputOption("--save-kv", &Options::saveKV),
       flag("--describe", &Options::describe),
       flag("--poison", &Options::poison),
-      {"--counters", false,
-       [](Options &, const std::string &) -> Result<void> {
-         return Error{ErrorCode::unsupported,
-                      "--counters reads the counters of a cuda-emu device, "
-                      "and this build has no cuda-emu backend"};
-       }},
+      flag("--counters", &Options::counters),
+      flag("--count-only", &Options::countOnly),
       flag("--help", &Options::help),
       flag("--version", &Options::version),
   };
@@ -187,9 +198,10 @@ Result<void> checkOutputs(const Options &options) {
     std::error_code failed;
     std::filesystem::path module =
         std::filesystem::canonical(options.module, failed);
+    bool cpu = options.device().rfind("cpu", 0) == 0;
     files.emplace_back("the weights cache",
                        (failed ? options.module : module.string()) +
-                           ".weights");
+                           (cpu ? ".weights" : ".cuda.weights"));
   }
   for (auto [name, path] : {std::pair{"--logits-out", &options.logitsOut},
                             {"--save-kv", &options.saveKV},
@@ -206,6 +218,26 @@ Result<void> checkOutputs(const Options &options) {
   return {};
 }
 
+/// Options of the emulator.
+Result<void> checkEmulation(const Options &options) {
+  bool emulated = options.device().rfind("cuda-emu", 0) == 0;
+  for (auto [name, given] : {std::pair{"--counters", options.counters},
+                             {"--count-only", options.countOnly},
+                             {"--emulation-seed", options.emulationSeed != 0}})
+    if (given && !emulated)
+      return usageError(std::string(name) +
+                        " is for emulated devices, but "
+                        "--device is " +
+                        quote(options.device()) + ", expected cuda-emu:sm_XX");
+  if (options.countOnly &&
+      (!options.randomWeights || options.poison || options.decode ||
+       options.logitsOut || options.saveKV))
+    return usageError("--count-only computes nothing, expected "
+                      "--random-weights, and none of --poison, --decode, "
+                      "--logits-out and --save-kv beside it");
+  return {};
+}
+
 /// What only makes sense together, or only alone.
 Result<void> checkCombination(const Options &options) {
   if (options.module.empty())
@@ -214,17 +246,20 @@ Result<void> checkCombination(const Options &options) {
                 options.text.has_value();
   bool anyWeights = options.weights || options.randomWeights;
   bool anyCache = options.weightsCache || options.verifyWeightsCache;
-  if (options.isa && options.device != "cpu")
-    return usageError("both --isa and --device " + quote(options.device) +
+  if (options.isa && options.device() != "cpu")
+    return usageError("both --isa and --device " + quote(options.device()) +
                       " are given, expected --isa with --device cpu only");
   if (options.describe) {
     if (prompts || anyWeights || anyCache || options.decode || options.chunk ||
         options.logitsOut || options.saveKV || options.profile ||
-        options.allLogits || options.poison || options.statsJson)
+        options.allLogits || options.poison || options.statsJson ||
+        options.counters || options.countOnly || options.emulationSeed)
       return usageError("--describe runs nothing, expected only --device, "
                         "--isa and --threads beside it");
     return {};
   }
+  if (Result<void> ok = checkEmulation(options); !ok)
+    return ok;
   if (options.weights && options.randomWeights)
     return usageError(
         "both --weights and --random-weights are given, expected one");
@@ -269,7 +304,9 @@ run
   --decode N            continue greedily for N tokens
   --chunk N             prefill the prompt in chunks of N tokens (default: in one call)
   --threads N           default: all processors that the process may use
-  --device NAME         cpu (default), cpu:avx2, cpu:avx512, cpu:avx512_bf16, cuda, cuda-emu:sm_XX
+  --device NAME         cpu (default), cpu:avx2, cpu:avx512, cpu:avx512_bf16, cuda, cuda:N, or
+                        cuda-emu:sm_XX: the CUDA kernels executed and checked on the CPU (slow)
+  --emulation-seed N    on cuda-emu: the order in which threads run (default 0: ascending)
   --isa NAME            avx2, avx512 or avx512_bf16: short for --device cpu:NAME (default: the
                         best that the CPU and the module have)
   --poison              fill unused memory with NaN, guard every buffer, fail on a stray write
@@ -279,7 +316,8 @@ output
   --save-kv F.npy       f32 [num_layers, 2, tokens, num_kv_heads, head_dim]: keys, then values
   --stats=json          standard output holds measurements as JSON and nothing else
   --profile FILE        every launch in Chrome's trace format (chrome://tracing, Perfetto)
-  --counters            counters of a cuda-emu device
+  --counters            on cuda-emu: traffic, sectors, bank conflicts of every launch, by kernel
+  --count-only          on cuda-emu: counters without arithmetic, for models too large to emulate
   --describe            print the module: kernels, weights, buffers, plan; runs nothing
   --help, --version
 )";

@@ -21,7 +21,10 @@ struct Options {
   int64_t decode = 0;
   int64_t chunk = 0; ///< 0: the prompt in one call
   int threads = 0;
-  std::string device = "cpu";
+  std::optional<std::string> deviceName; ///< as given
+  std::string device() const { return deviceName.value_or("cpu"); }
+  uint64_t emulationSeed = 0;
+  bool counters = false, countOnly = false;
   std::optional<std::string> isa;
   std::optional<std::string> logitsOut, profile, saveKV;
   bool allLogits = false, describe = false, poison = false, statsJson = false;

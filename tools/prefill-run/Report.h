@@ -19,6 +19,7 @@ struct CallRecord {
   std::string name; ///< "prefill 0..128", "decode 129"
   uint64_t startNs, durationNs;
   std::vector<LaunchSpan> launches;
+  std::string counters; ///< JSON of prefill_session_counters; empty: none
 };
 
 struct RunRecord {

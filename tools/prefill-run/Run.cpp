@@ -1,4 +1,5 @@
 #include "Run.h"
+#include "CountersTable.h"
 #include "Describe.h"
 #include "NpyFile.h"
 #include "Progress.h"
@@ -37,10 +38,11 @@ int32_t argmax(const float *row, int64_t count) {
 } // namespace
 
 Result<void> Run::execute() {
-  if (Result<void> ok = loadModule(); !ok)
-    return ok;
+  Result<void> loaded = loadModule();
   if (options.describe)
-    return printDescription();
+    return printDescription(std::move(loaded));
+  if (!loaded)
+    return loaded;
   for (auto step :
        {&Run::readPrompt, &Run::openOutputs, &Run::loadWeights, &Run::prefill,
         &Run::decode, &Run::writeOutputs, &Run::saveWeightsCache})
@@ -51,13 +53,17 @@ Result<void> Run::execute() {
 
 Result<void> Run::loadModule() {
   prefill_device *newDevice = nullptr;
-  std::string name =
-      options.isa ? options.device + ":" + *options.isa : options.device;
+  std::string name = options.isa ? "cpu:" + *options.isa : options.device();
   if (auto ok = checked(
           prefill_device_create(name.c_str(), options.threads, &newDevice));
       !ok)
     return ok;
   device.reset(newDevice);
+  if (options.emulationSeed || options.countOnly)
+    if (auto ok = checked(prefill_device_set_emulation(
+            device.get(), options.emulationSeed, options.countOnly));
+        !ok)
+      return ok;
   prefill_module *newModule = nullptr;
   if (auto ok = checked(prefill_module_load_file(
           device.get(), options.module.c_str(), &newModule));
@@ -77,8 +83,18 @@ Result<void> Run::loadModule() {
   return {};
 }
 
-Result<void> Run::printDescription() {
-  Result<std::string> text = describe(options.module, record.variant);
+Result<void> Run::printDescription(Result<void> loaded) {
+  std::string chosen;
+  if (loaded)
+    chosen = options.device().substr(0, options.device().find(':')) + ":" +
+             record.variant;
+  // A module without code for this machine can be described all the same,
+  // unless a device was asked for: the code is looked for once everything else
+  // has been verified.
+  else if (!device || options.deviceName || options.isa ||
+           loaded.error().code != ErrorCode::unsupported)
+    return loaded;
+  Result<std::string> text = describe(options.module, chosen);
   if (!text)
     return text.takeError();
   return print(*text);
@@ -251,7 +267,7 @@ Result<void> Run::call(const std::string &name, const int32_t *first,
           prefill_session_prefill(session.get(), first, count, allLogits, out));
       !ok)
     return ok;
-  CallRecord entry{name, begin, now() - begin, {}};
+  CallRecord entry{name, begin, now() - begin, {}, ""};
   for (size_t i = 0; profileFile && i < record.launches.size(); ++i) {
     LaunchSpan span;
     if (auto ok = checked(
@@ -262,7 +278,15 @@ Result<void> Run::call(const std::string &name, const int32_t *first,
     span.startNs += begin;
     entry.launches.push_back(span);
   }
+  if (options.counters || options.countOnly) {
+    const char *json = nullptr;
+    if (auto ok = checked(prefill_session_counters(session.get(), &json)); !ok)
+      return ok;
+    entry.counters = json;
+  }
   record.calls.push_back(std::move(entry));
+  if (options.countOnly)
+    return {}; // logits mean nothing
   int64_t values = (allLogits ? count : 1) * record.info.vocab_size;
   if (std::any_of(out, out + values, [](float x) { return std::isnan(x); }))
     return Error{ErrorCode::invalidWeights,
@@ -325,8 +349,13 @@ Result<void> Run::writeOutputs() {
     if (Result<void> ok = profileFile->commit(); !ok)
       return ok;
   }
-  return print(options.statsJson ? statsJson(record)
-                                 : continuation() + summary(record));
+  if (options.statsJson)
+    return print(statsJson(record));
+  std::string text = options.countOnly ? "" : continuation();
+  text += summary(record);
+  if (options.counters || options.countOnly)
+    text += countersTable(record);
+  return print(text);
 }
 
 Result<void> Run::writeCache() {

@@ -2,13 +2,15 @@
 //----------------===//
 #include "prefill/Target/Module/WriteModule.h"
 #include "WeightProgram.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "prefill/Target/Emulation/CompileEmulation.h"
 #include "prefill/module/ModuleChecksum.h"
 
 using namespace mlir;
 using namespace mlir::prefill;
 namespace fb = ::prefill::module;
 
-static constexpr int32_t kFormatVersion = 2;
+static constexpr int32_t kFormatVersion = 3;
 
 namespace {
 
@@ -29,54 +31,62 @@ int32_t numWords(fb::ArgKind kind) {
   llvm_unreachable("unknown argument kind");
 }
 
-class ModuleWriter {
+/// Writes a plan, and what a module says about the model.
+class PlanWriter {
 public:
-  ModuleWriter(ModuleOp plan, ModuleOp tiled, ArrayRef<ModuleOp> kernels)
-      : plan(plan), tiled(tiled), kernels(kernels), weights(plan) {}
+  explicit PlanWriter(const ModulePlan &input)
+      : input(input), plan(input.config), tiled(input.tiled), weights(plan) {}
 
-  FailureOr<llvm::SmallVector<char, 0>> write(ArrayRef<ModuleCode> code);
+  LogicalResult write();
+
+  fb::ModuleT model; ///< without plans
+  std::unique_ptr<fb::PlanT> table = std::make_unique<fb::PlanT>();
 
 private:
+  bool isCuda() const { return input.target == "cuda"; }
   LogicalResult readManifest(func::FuncOp entry);
   LogicalResult addLaunch(LaunchOp launch);
   FailureOr<uint32_t> addKernel(func::FuncOp tiledKernel);
+  LogicalResult readKernel(Operation *kernel, GridAttr &grid,
+                           fb::KernelT &entry);
+  LogicalResult readCudaKernel(FunctionOpInterface kernel, fb::KernelT &entry);
   FailureOr<fb::Arg> argument(Value operand, LaunchOp launch);
   FailureOr<uint32_t> addBuffer(OpResult result, LaunchOp launch);
+  LogicalResult findBuckets();
   void countFlops(func::FuncOp kernel);
 
+  const ModulePlan &input;
   ModuleOp plan, tiled;
-  ArrayRef<ModuleOp> kernels;
   WeightProgram weights;
-  fb::ModuleT module;
   DenseMap<Value, uint32_t> buffers; // result of a launch -> buffer
   DenseMap<Value, uint32_t> caches;  // cache value -> layer's cache
   llvm::StringMap<uint32_t> kernelIndices;
 };
 
-LogicalResult ModuleWriter::readManifest(func::FuncOp entry) {
-  auto model = plan->getAttrOfType<DictionaryAttr>("prefill.model");
+LogicalResult PlanWriter::readManifest(func::FuncOp entry) {
+  auto attributes = plan->getAttrOfType<DictionaryAttr>("prefill.model");
   auto maxSeq = plan->getAttrOfType<IntegerAttr>("prefill.max_seq");
-  if (!model || !maxSeq)
+  if (!attributes || !maxSeq)
     return plan.emitError("module lacks prefill.model or prefill.max_seq (run "
                           "prefill-specialize-model)");
   auto number = [&](StringRef key) -> int64_t {
-    auto attr = model.getAs<IntegerAttr>(key);
+    auto attr = attributes.getAs<IntegerAttr>(key);
     return attr ? attr.getInt() : 0;
   };
-  auto modelType = model.getAs<StringAttr>("model_type");
-  module.format_version = kFormatVersion;
-  module.model_type = modelType ? modelType.str() : "unknown";
-  module.producer = "prefill-opt";
-  module.vocab_size = number("vocab_size");
-  module.hidden_size = number("hidden_size");
-  module.num_q_heads = number("num_q_heads");
-  module.sliding_window = number("sliding_window");
-  module.max_seq = maxSeq.getInt();
+  auto modelType = attributes.getAs<StringAttr>("model_type");
+  model.format_version = kFormatVersion;
+  model.model_type = modelType ? modelType.str() : "unknown";
+  model.producer = "prefill-opt";
+  model.vocab_size = number("vocab_size");
+  model.hidden_size = number("hidden_size");
+  model.num_q_heads = number("num_q_heads");
+  model.sliding_window = number("sliding_window");
+  model.max_seq = maxSeq.getInt();
 
   for (BlockArgument arg : entry.getArguments())
     if (isa<KVCacheType>(arg.getType()))
       caches.try_emplace(arg, caches.size());
-  module.num_layers = caches.size();
+  model.num_layers = caches.size();
   if (caches.empty())
     return entry.emitError("entry function has no kv_cache argument");
   Type cacheType =
@@ -89,20 +99,20 @@ LogicalResult ModuleWriter::readManifest(func::FuncOp entry) {
   FailureOr<fb::DType> dtype = dtypeOf(cache.getDtype(), entry.getLoc());
   if (failed(dtype))
     return failure();
-  module.dtype = *dtype;
+  model.dtype = *dtype;
   static_assert(int(KVLayout::PagedNHD) == int(fb::KVLayout::paged_nhd));
   static_assert(int(KVLayout::PagedVNNI) == int(fb::KVLayout::paged_vnni));
-  module.kv_cache = std::make_unique<fb::KVCacheSpec>(
+  model.kv_cache = std::make_unique<fb::KVCacheSpec>(
       fb::KVLayout(cache.getLayout()), *dtype, cache.getNumKvHeads(),
       cache.getHeadDimQk(), cache.getHeadDimV(), cache.getBlockSize());
-  module.attention_flops_per_pair =
-      2 * int64_t(module.num_q_heads) *
-      (cache.getHeadDimQk() + cache.getHeadDimV()) * module.num_layers;
+  model.attention_flops_per_pair =
+      2 * int64_t(model.num_q_heads) *
+      (cache.getHeadDimQk() + cache.getHeadDimV()) * model.num_layers;
   return success();
 }
 
 /// GEMM work for each row; attention is counted by visible pairs instead.
-void ModuleWriter::countFlops(func::FuncOp kernel) {
+void PlanWriter::countFlops(func::FuncOp kernel) {
   kernel.walk([&](GemmOp gemm) {
     int64_t n = cast<RankedTensorType>(
                     gemm.getEpilogue().front().getArgument(0).getType())
@@ -110,43 +120,72 @@ void ModuleWriter::countFlops(func::FuncOp kernel) {
     int64_t k = cast<RankedTensorType>(gemm.getInput().getType()).getDimSize(1);
     std::optional<LoweringConfigAttr> config = gemm.getLoweringConfig();
     bool logits = config && config->getDomain() == RowDomain::Logits;
-    (logits ? module.flops_per_logit_row : module.flops_per_token) += 2 * n * k;
+    (logits ? model.flops_per_logit_row : model.flops_per_token) += 2 * n * k;
   });
 }
 
-FailureOr<uint32_t> ModuleWriter::addKernel(func::FuncOp tiledKernel) {
+LogicalResult PlanWriter::readCudaKernel(FunctionOpInterface kernel,
+                                         fb::KernelT &entry) {
+  auto threads = kernel->getAttrOfType<IntegerAttr>(kBlockThreadsAttr);
+  auto shared = kernel->getAttrOfType<IntegerAttr>(kSharedBytesAttr);
+  if (!threads || !shared)
+    return kernel.emitError("kernel @")
+           << kernel.getName() << " lacks " << kBlockThreadsAttr << " or "
+           << kSharedBytesAttr;
+  entry.num_words = kernel.getNumArguments();
+  entry.cuda = std::make_unique<fb::CudaResourcesT>();
+  entry.cuda->block_threads = threads.getInt();
+  entry.cuda->shared_bytes = shared.getInt();
+  KernelResources found = input.resources.lookup(kernel.getName());
+  entry.cuda->registers = found.registers;
+  entry.cuda->spill_bytes = found.spillBytes;
+  entry.cuda->occupancy = static_cast<float>(found.occupancy);
+  return success();
+}
+
+LogicalResult PlanWriter::readKernel(Operation *kernel, GridAttr &firstGrid,
+                                     fb::KernelT &entry) {
+  auto grid = kernel->getAttrOfType<GridAttr>(kGridAttr);
+  auto scratch = kernel->getAttrOfType<IntegerAttr>(kScratchBytesAttr);
+  if (!grid || (!scratch && !isCuda()))
+    return kernel->emitError("kernel @") << entry.name << " lacks " << kGridAttr
+                                         << " or " << kScratchBytesAttr;
+  if (firstGrid && firstGrid != grid)
+    return kernel->emitError("kernel @")
+           << entry.name << " has another grid in another ISA variant";
+  firstGrid = grid;
+  entry.grid = std::make_unique<fb::Grid>(
+      fb::RowDomain(grid.getDomain()), grid.getPlusSequences(), grid.getBlock(),
+      grid.getMultiplier());
+  if (isCuda())
+    return readCudaKernel(cast<FunctionOpInterface>(kernel), entry);
+  entry.scratch_bytes = std::max(entry.scratch_bytes, scratch.getInt());
+  return success();
+}
+
+FailureOr<uint32_t> PlanWriter::addKernel(func::FuncOp tiledKernel) {
   StringRef name = tiledKernel.getName();
   if (auto known = kernelIndices.find(name); known != kernelIndices.end())
     return known->second;
   auto kernel = std::make_unique<fb::KernelT>();
   kernel->name = name.str();
-  GridAttr firstGrid;
-  for (ModuleOp variant : kernels) {
-    auto func = variant.lookupSymbol<func::FuncOp>(name);
-    auto grid = func ? func->getAttrOfType<GridAttr>(kGridAttr) : GridAttr();
-    auto scratch = func ? func->getAttrOfType<IntegerAttr>(kScratchBytesAttr)
-                        : IntegerAttr();
-    if (!grid || !scratch)
-      return tiledKernel.emitError("kernel @") << name << " lacks " << kGridAttr
-                                               << " or " << kScratchBytesAttr,
-             failure();
-    if (firstGrid && firstGrid != grid)
+  GridAttr grid;
+  for (ModuleOp variant : input.kernels) {
+    Operation *function = variant.lookupSymbol(name);
+    if (!function)
       return tiledKernel.emitError("kernel @")
-                 << name << " has another grid in another ISA variant",
+                 << name << " is missing at level kernel",
              failure();
-    firstGrid = grid;
-    kernel->grid = std::make_unique<fb::Grid>(
-        fb::RowDomain(grid.getDomain()), grid.getPlusSequences(),
-        grid.getBlock(), grid.getMultiplier());
-    kernel->scratch_bytes = std::max(kernel->scratch_bytes, scratch.getInt());
+    if (failed(readKernel(function, grid, *kernel)))
+      return failure();
   }
-  uint32_t index = module.kernels.size();
+  uint32_t index = table->kernels.size();
   kernelIndices[name] = index;
-  module.kernels.push_back(std::move(kernel));
+  table->kernels.push_back(std::move(kernel));
   return index;
 }
 
-FailureOr<fb::Arg> ModuleWriter::argument(Value operand, LaunchOp launch) {
+FailureOr<fb::Arg> PlanWriter::argument(Value operand, LaunchOp launch) {
   if (isa<BatchType>(operand.getType()))
     return fb::Arg(fb::ArgKind::batch, 0);
   if (isa<KVCacheType>(operand.getType())) {
@@ -172,7 +211,7 @@ FailureOr<fb::Arg> ModuleWriter::argument(Value operand, LaunchOp launch) {
   return fb::Arg(fb::ArgKind::buffer, known->second);
 }
 
-FailureOr<uint32_t> ModuleWriter::addBuffer(OpResult result, LaunchOp launch) {
+FailureOr<uint32_t> PlanWriter::addBuffer(OpResult result, LaunchOp launch) {
   unsigned number = result.getResultNumber();
   ArrayAttr placed = launch.getBuffersAttr();
   auto buffer = placed && number < placed.size()
@@ -196,13 +235,13 @@ FailureOr<uint32_t> ModuleWriter::addBuffer(OpResult result, LaunchOp launch) {
   entry->row_bytes = buffer.getRowBytes();
   entry->row_offset = buffer.getRowOffset();
   entry->dtype = *dtype;
-  uint32_t index = module.buffers.size();
-  module.buffers.push_back(std::move(entry));
+  uint32_t index = table->buffers.size();
+  table->buffers.push_back(std::move(entry));
   buffers[result] = index;
   return index;
 }
 
-LogicalResult ModuleWriter::addLaunch(LaunchOp launch) {
+LogicalResult PlanWriter::addLaunch(LaunchOp launch) {
   auto kernel = tiled.lookupSymbol<func::FuncOp>(launch.getKernel());
   if (!kernel)
     return launch.emitOpError("names kernel @")
@@ -246,7 +285,7 @@ LogicalResult ModuleWriter::addLaunch(LaunchOp launch) {
   for (unsigned i = launch.getOperands().size(), e = kernel.getNumArguments();
        i < e; ++i) {
     if (kernel.getArgAttr(i, kScoreAttr))
-      entry.args.push_back(fb::Arg(fb::ArgKind::score, module.num_q_heads));
+      entry.args.push_back(fb::Arg(fb::ArgKind::score, model.num_q_heads));
     else if (next < outputs.size())
       entry.args.push_back(outputs[next++]);
     else
@@ -262,18 +301,42 @@ LogicalResult ModuleWriter::addLaunch(LaunchOp launch) {
   int32_t words = 0;
   for (const fb::Arg &arg : entry.args)
     words += numWords(arg.kind());
-  module.kernels[*kernelIndex]->num_words = words;
+  fb::KernelT &called = *table->kernels[*kernelIndex];
+  if (isCuda() && words != called.num_words)
+    return launch.emitOpError("passes ")
+           << words << " words, but kernel @" << launch.getKernel() << " takes "
+           << called.num_words;
+  called.num_words = words;
   if (auto planKernel = plan.lookupSymbol<func::FuncOp>(launch.getKernel()))
     countFlops(planKernel);
-  module.launches.push_back(std::make_unique<fb::LaunchT>(std::move(entry)));
+  table->launches.push_back(std::make_unique<fb::LaunchT>(std::move(entry)));
   return success();
 }
 
-FailureOr<llvm::SmallVector<char, 0>>
-ModuleWriter::write(ArrayRef<ModuleCode> code) {
+LogicalResult PlanWriter::findBuckets() {
+  WalkResult walk = plan.walk([&](GemmOp gemm) {
+    std::optional<LoweringConfigAttr> config = gemm.getLoweringConfig();
+    if (!config)
+      return WalkResult(gemm.emitOpError("has no lowering_config"));
+    std::vector<int32_t> buckets(config->getRowBuckets().begin(),
+                                 config->getRowBuckets().end());
+    if (!table->row_buckets.empty() && table->row_buckets != buckets)
+      return WalkResult(gemm.emitOpError(
+          "has other row_buckets than another kernel of the plan"));
+    table->row_buckets = buckets;
+    return WalkResult::advance();
+  });
+  if (table->row_buckets.empty())
+    table->row_buckets = {1};
+  return failure(walk.wasInterrupted());
+}
+
+LogicalResult PlanWriter::write() {
+  table->target = input.target;
+  table->chip = input.chip;
   auto entry = plan.lookupSymbol<func::FuncOp>(kEntryName);
   if (!entry)
-    return plan.emitError("module has no function @") << kEntryName, failure();
+    return plan.emitError("module has no function @") << kEntryName;
   if (failed(readManifest(entry)))
     return failure();
   for (auto launch : entry.getOps<LaunchOp>())
@@ -283,52 +346,48 @@ ModuleWriter::write(ArrayRef<ModuleCode> code) {
   auto logits = buffers.find(terminator->getOperand(0));
   if (logits == buffers.end())
     return entry.emitError(
-               "entry function does not return a launch's result as logits"),
-           failure();
-  module.logits_buffer = logits->second;
-
-  WalkResult walk = plan.walk([&](GemmOp gemm) {
-    std::optional<LoweringConfigAttr> config = gemm.getLoweringConfig();
-    if (!config)
-      return WalkResult(gemm.emitOpError("has no lowering_config"));
-    std::vector<int32_t> buckets(config->getRowBuckets().begin(),
-                                 config->getRowBuckets().end());
-    if (!module.row_buckets.empty() && module.row_buckets != buckets)
-      return WalkResult(gemm.emitOpError(
-          "has other row_buckets than another kernel of the plan"));
-    module.row_buckets = buckets;
-    return WalkResult::advance();
-  });
-  if (walk.wasInterrupted())
+        "entry function does not return a launch's result as logits");
+  table->logits_buffer = logits->second;
+  if (failed(findBuckets()))
     return failure();
-  if (module.row_buckets.empty())
-    module.row_buckets = {1};
-
-  module.weights = weights.take();
-  for (const ModuleCode &variant : code) {
-    auto table = std::make_unique<fb::CodeT>();
-    table->target = variant.target;
-    table->variant = variant.variant;
-    table->object.assign(variant.object.begin(), variant.object.end());
-    module.code.push_back(std::move(table));
+  table->weights = weights.take();
+  for (const ModuleCode &code : input.code) {
+    auto object = std::make_unique<fb::CodeT>();
+    object->format = fb::CodeFormat(code.format);
+    object->variant = code.variant;
+    object->object.assign(code.object.begin(), code.object.end());
+    table->code.push_back(std::move(object));
   }
-  flatbuffers::FlatBufferBuilder builder;
-  builder.ForceDefaults(false);
-  module.checksum = 1; // a field that is 0 would not be stored
-  fb::FinishModuleBuffer(builder, fb::Module::Pack(builder, &module));
-  if (!fb::sealModule(builder.GetBufferPointer(), builder.GetSize()))
-    return plan.emitError("the module file cannot be sealed: the FlatBuffers "
-                          "verifier refuses it"),
-           failure();
-  const char *data = reinterpret_cast<const char *>(builder.GetBufferPointer());
-  return llvm::SmallVector<char, 0>(data, data + builder.GetSize());
+  return success();
 }
 
 } // namespace
 
 FailureOr<llvm::SmallVector<char, 0>>
-mlir::prefill::writeModule(ModuleOp plan, ModuleOp tiled,
-                           ArrayRef<ModuleOp> kernels,
-                           ArrayRef<ModuleCode> code) {
-  return ModuleWriter(plan, tiled, kernels).write(code);
+mlir::prefill::writeModule(ArrayRef<ModulePlan> plans) {
+  static_assert(int(CodeFormat::Elf) == int(fb::CodeFormat::elf) &&
+                int(CodeFormat::Emulation) == int(fb::CodeFormat::emulation));
+  fb::ModuleT module;
+  std::vector<std::unique_ptr<fb::PlanT>> tables;
+  for (const ModulePlan &plan : plans) {
+    PlanWriter writer(plan);
+    if (failed(writer.write()))
+      return failure();
+    if (tables.empty())
+      module = std::move(writer.model);
+    tables.push_back(std::move(writer.table));
+  }
+  module.plans = std::move(tables);
+  flatbuffers::FlatBufferBuilder builder;
+  builder.ForceDefaults(false);
+  module.checksum = 1; // a field that is 0 would not be stored
+  fb::FinishModuleBuffer(builder, fb::Module::Pack(builder, &module));
+  if (!fb::sealModule(builder.GetBufferPointer(), builder.GetSize())) {
+    ModuleOp model = plans.front().config;
+    return model.emitError("the module file cannot be sealed: the FlatBuffers "
+                           "verifier refuses it"),
+           failure();
+  }
+  const char *data = reinterpret_cast<const char *>(builder.GetBufferPointer());
+  return llvm::SmallVector<char, 0>(data, data + builder.GetSize());
 }

@@ -78,10 +78,20 @@ PREFILL_API const char *prefill_last_error(void);
 PREFILL_API const char *prefill_version(void);
 
 /* name: "cpu", or "cpu:avx2", "cpu:avx512", "cpu:avx512_bf16" to force an ISA
- * variant. num_threads 0: all cores that this process may use. */
+ * variant; "cuda-emu:sm_80" and its like: the module's kernels for that chip,
+ * executed and checked on this machine (slow); "cuda" or "cuda:NUMBER".
+ * num_threads 0: all cores that this process may use. */
 PREFILL_API prefill_status prefill_device_create(const char *name,
                                                  int num_threads,
                                                  prefill_device **out);
+/* Of a cuda-emu device, before modules are loaded. seed: the order in which
+ * threads of a block run (0: ascending). count_only: kernels are counted but
+ * compute nothing, and memory is reserved without being there, so that large
+ * models can be counted; prefill_weights_random then gives weights without
+ * values, and logits mean nothing. */
+PREFILL_API prefill_status prefill_device_set_emulation(prefill_device *,
+                                                        uint64_t seed,
+                                                        int count_only);
 PREFILL_API void prefill_device_destroy(prefill_device *);
 
 PREFILL_API prefill_status prefill_module_load_file(prefill_device *,
@@ -97,7 +107,8 @@ PREFILL_API prefill_status prefill_module_get_launch(const prefill_module *,
                                                      int64_t index,
                                                      prefill_launch_info *out);
 PREFILL_API const char *
-prefill_module_variant(const prefill_module *); /* the chosen ISA variant */
+prefill_module_variant(const prefill_module *); /* the chosen ISA variant, or
+                                               the chip */
 PREFILL_API void prefill_module_destroy(prefill_module *);
 
 /* directory: config.json (read for consistency) and *.safetensors, one file or
@@ -207,6 +218,10 @@ PREFILL_API prefill_status prefill_session_launch_time(const prefill_session *,
  * more memory: buffers do not share any. */
 PREFILL_API prefill_status prefill_session_set_poison(prefill_session *,
                                                       int enabled);
+/* What each launch of the last call asked of an emulated device: a JSON array
+ * (docs/emulator.md), valid until the next call below; "" on other devices. */
+PREFILL_API prefill_status prefill_session_counters(prefill_session *,
+                                                    const char **json);
 PREFILL_API void prefill_session_destroy(prefill_session *);
 
 #ifdef __cplusplus

@@ -3,7 +3,7 @@
 #include "prefill/checkpoint/Quote.h"
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 using namespace prefill;
 using namespace prefill::rt;
@@ -12,12 +12,12 @@ int64_t ActivationArena::rowsOf(const module::Buffer &buffer) const {
   return buffer.domain() == module::RowDomain::tokens ? rowsPad : logitRowsPad;
 }
 
-Result<void> ActivationArena::prepare(const module::Module &file,
-                                      int64_t rowsPad, int64_t logitRowsPad,
-                                      bool poison, Allocator &allocator) {
+Result<void> ActivationArena::prepare(const module::Plan &plan, int64_t rowsPad,
+                                      int64_t logitRowsPad, bool poison,
+                                      Allocator &allocator) {
   this->rowsPad = rowsPad;
   this->logitRowsPad = logitRowsPad;
-  const auto &buffers = *file.buffers();
+  const auto &buffers = *plan.buffers();
   offsets.assign(buffers.size(), 0);
 
   // Rows are below 2^32 and row bytes below 2^40, so products can overflow.
@@ -68,36 +68,50 @@ Result<void> ActivationArena::prepare(const module::Module &file,
       return grown.takeError();
     storage = std::move(*grown);
   }
+  memory = &allocator.memory();
   if (poison) {
-    std::memset(storage.data(), canaryPattern, storage.size());
+    if (Result<void> ok =
+            memory->fill(storage.address(), canaryPattern, storage.size());
+        !ok)
+      return ok;
     for (uint32_t i = 0; i < buffers.size(); ++i)
-      std::memset(buffer(i), nanPattern,
-                  buffers[i]->row_bytes() * rowsOf(*buffers[i]));
+      if (Result<void> ok =
+              memory->fill(buffer(i), nanPattern, bytes(*buffers[i]));
+          !ok)
+        return ok;
   }
   return {};
 }
 
-void ActivationArena::poisonPaddedRows(const module::Module &file, int64_t rows,
-                                       int64_t logitRows) {
-  for (uint32_t i = 0; i < file.buffers()->size(); ++i) {
-    const module::Buffer &table = *file.buffers()->Get(i);
-    int64_t valid =
-        table.domain() == module::RowDomain::tokens ? rows : logitRows;
-    std::memset(buffer(i) + table.row_bytes() * valid, nanPattern,
-                table.row_bytes() * (rowsOf(table) - valid));
+Result<void> ActivationArena::poisonPaddedRows(const module::Plan &plan,
+                                               int64_t rows,
+                                               int64_t logitRows) {
+  for (uint32_t i = 0; i < plan.buffers()->size(); ++i) {
+    const module::Buffer &table = *plan.buffers()->Get(i);
+    uint64_t valid =
+        table.row_bytes() *
+        (table.domain() == module::RowDomain::tokens ? rows : logitRows);
+    if (Result<void> ok =
+            memory->fill(buffer(i) + valid, nanPattern, bytes(table) - valid);
+        !ok)
+      return ok;
   }
+  return {};
 }
 
-std::string ActivationArena::damage(const module::Module &file) const {
-  for (uint32_t i = 0; i < file.buffers()->size(); ++i) {
-    const module::Buffer &table = *file.buffers()->Get(i);
-    const std::byte *begin = storage.data() + offsets[i];
-    const std::byte *end = begin + table.row_bytes() * rowsOf(table);
+Result<std::string> ActivationArena::damage(const module::Plan &plan) const {
+  for (uint32_t i = 0; i < plan.buffers()->size(); ++i) {
+    const module::Buffer &table = *plan.buffers()->Get(i);
     std::string name = "buffer " + quote(table.name()->string_view());
-    if (!canaryIntact(begin - canaryBytes))
-      return "before " + name;
-    if (!canaryIntact(end))
-      return "behind " + name;
+    for (auto [where, address] : {std::pair{"before ", buffer(i) - canaryBytes},
+                                  {"behind ", buffer(i) + bytes(table)}}) {
+      std::byte canary[canaryBytes];
+      if (Result<void> ok = memory->download(canary, address, canaryBytes); !ok)
+        return ok.takeError();
+      if (!canaryIntact(canary))
+        return where + name;
+    }
   }
-  return storage.guardIntact() ? "" : "behind the activation arena";
+  return std::string(storage.guardIntact() ? ""
+                                           : "behind the activation arena");
 }

@@ -25,23 +25,30 @@ class ActivationArena {
 public:
   /// Evaluates the plan and takes the memory (class activation_peak). Contents
   /// are undefined afterwards, NaN in poison mode. Grows, never shrinks.
-  Result<void> prepare(const module::Module &file, int64_t rowsPad,
+  Result<void> prepare(const module::Plan &plan, int64_t rowsPad,
                        int64_t logitRowsPad, bool poison, Allocator &allocator);
 
-  std::byte *buffer(uint32_t index) { return storage.data() + offsets[index]; }
+  DeviceAddress buffer(uint32_t index) const {
+    return storage.address() + offsets[index];
+  }
+  /// Of the rows that prepare() was told.
+  uint64_t bytes(const module::Buffer &buffer) const {
+    return static_cast<uint64_t>(buffer.row_bytes()) * rowsOf(buffer);
+  }
 
   // ---- Poison mode.
 
   /// NaN into the rows of every buffer from `rows` (or `logitRows`) on: rows
   /// that exist only for padding must never matter.
-  void poisonPaddedRows(const module::Module &file, int64_t rows,
-                        int64_t logitRows);
+  Result<void> poisonPaddedRows(const module::Plan &plan, int64_t rows,
+                                int64_t logitRows);
   /// "before buffer 'x'", "behind buffer 'x'", or empty: where a canary died.
-  std::string damage(const module::Module &file) const;
+  Result<std::string> damage(const module::Plan &plan) const;
 
 private:
   int64_t rowsOf(const module::Buffer &buffer) const;
 
+  DeviceMemory *memory = nullptr; ///< of the storage
   Allocation storage;
   std::vector<uint64_t> offsets;
   int64_t rowsPad = 0, logitRowsPad = 0;

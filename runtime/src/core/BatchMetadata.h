@@ -2,6 +2,7 @@
 #ifndef PREFILL_RUNTIME_CORE_BATCHMETADATA_H
 #define PREFILL_RUNTIME_CORE_BATCHMETADATA_H
 
+#include "core/Backend.h"
 #include "core/KVCache.h"
 #include "core/Memory.h"
 
@@ -36,27 +37,46 @@ struct Batch {
 ///   block_table         i32 [num_seqs, block_table_stride]; -1 past the end
 ///   logits_indices      i32 [R_pad]; padded rows repeat row 0
 ///
-/// They lie in one allocation of class temporaries, 64-byte aligned each.
+/// They lie in one allocation of class temporaries, 64-byte aligned each. For a
+/// device with memory of its own they are laid out here and copied there.
 class BatchMetadata {
 public:
-  /// Fills the arrays; the cache must have reserved the blocks.
+  /// Fills the arrays; the cache must have reserved the blocks. `allocator` has
+  /// the device's memory, `hostAllocator` this machine's.
   Result<void> build(const Batch &batch, const KVCache &cache, int64_t rowsPad,
-                     int64_t logitRowsPad, Allocator &allocator);
+                     int64_t logitRowsPad, Allocator &allocator,
+                     Allocator &hostAllocator);
 
   /// Appends the eleven words of the argument.
   void appendWords(std::vector<uint64_t> &words) const;
+  /// The arrays that the words point to.
+  void appendRanges(std::vector<MemoryRange> &ranges) const;
 
   int64_t maxKVLength() const { return longest; }
   bool guardIntact() const { return storage.guardIntact(); }
 
 private:
-  Allocation storage; ///< grows, never shrinks
+  enum Array {
+    tokens,
+    positions,
+    slotMapping,
+    cuSeqlens,
+    kvLens,
+    blockTable,
+    logitsIndices,
+    numArrays
+  };
+  DeviceAddress address(Array array) const {
+    return storage.address() + offsets[array];
+  }
+  void fillArrays(const Batch &batch, const KVCache &cache, std::byte *arrays);
+
+  // Both grow and never shrink; staging stays empty where storage is the
+  // host's.
+  Allocation storage, staging;
   int64_t rowsPad = 0, logitRowsPad = 0, numSequences = 0;
   int64_t blockTableStride = 0, longest = 0;
-  int32_t *tokens = nullptr, *positions = nullptr;
-  int64_t *slotMapping = nullptr;
-  int32_t *cuSeqlens = nullptr, *kvLens = nullptr, *blockTable = nullptr;
-  int32_t *logitsIndices = nullptr;
+  uint64_t offsets[numArrays] = {}, sizes[numArrays] = {};
 };
 
 } // namespace prefill::rt

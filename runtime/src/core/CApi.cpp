@@ -24,6 +24,7 @@ struct prefill_device {
 };
 struct prefill_module {
   std::unique_ptr<LoadedModule> impl;
+  std::string variant = impl->code().variant();
 };
 struct prefill_weights {
   std::unique_ptr<ResidentWeights> impl;
@@ -35,6 +36,7 @@ struct prefill_kv_cache {
 };
 struct prefill_session {
   std::unique_ptr<Session> impl;
+  std::string counters = "";
 };
 
 static_assert(int(ErrorCode::invalidArgument) == PREFILL_INVALID_ARGUMENT &&
@@ -107,7 +109,7 @@ ResidentWeights::Progress makeProgress(prefill_progress_fn function,
 Result<std::unique_ptr<ResidentWeights>>
 packWeights(const LoadedModule &module, const CheckpointSource &source,
             prefill_progress_fn progress, void *user) {
-  if (Result<void> ok = source.checkUnread(module.file()); !ok)
+  if (Result<void> ok = source.checkUnread(module.plan()); !ok)
     return ok.takeError();
   uint64_t bytes = source.totalBytes();
   if (progress)
@@ -125,6 +127,15 @@ prefill_status prefill_device_create(const char *name, int num_threads,
   return guarded([&] {
     return name && out ? wrap(Device::create(name, num_threads), out)
                        : nullArgument();
+  });
+}
+prefill_status prefill_device_set_emulation(prefill_device *device,
+                                            uint64_t seed, int count_only) {
+  if (!device)
+    return nullArgument();
+  return guarded([&] {
+    return status(
+        device->impl->backend().configureEmulation(seed, count_only != 0));
   });
 }
 void prefill_device_destroy(prefill_device *device) { delete device; }
@@ -169,7 +180,7 @@ prefill_status prefill_module_get_info(const prefill_module *module,
     out->max_seq = file.max_seq();
     out->kv_block_size = cache.block_size();
     out->sliding_window = file.sliding_window();
-    out->num_launches = file.launches()->size();
+    out->num_launches = module->impl->plan().launches()->size();
     out->kernels_per_layer = module->impl->kernelsPerLayer();
     return PREFILL_OK;
   });
@@ -180,21 +191,21 @@ prefill_status prefill_module_get_launch(const prefill_module *module,
                                          prefill_launch_info *out) {
   if (!module || !out)
     return nullArgument();
-  const prefill::module::Module &file = module->impl->file();
-  if (index < 0 || index >= file.launches()->size())
+  const prefill::module::Plan &plan = module->impl->plan();
+  if (index < 0 || index >= plan.launches()->size())
     return fail({ErrorCode::invalidArgument,
                  "launch " + std::to_string(index) + ", but the module has " +
-                     std::to_string(file.launches()->size())});
-  const prefill::module::Launch &launch = *file.launches()->Get(index);
+                     std::to_string(plan.launches()->size())});
+  const prefill::module::Launch &launch = *plan.launches()->Get(index);
   out->name = launch.name()
                   ? launch.name()->c_str()
-                  : file.kernels()->Get(launch.kernel())->name()->c_str();
+                  : plan.kernels()->Get(launch.kernel())->name()->c_str();
   out->layer = launch.layer();
   return PREFILL_OK;
 }
 
 const char *prefill_module_variant(const prefill_module *module) {
-  return module ? stringify(module->impl->variant()) : "";
+  return module ? module->variant.c_str() : "";
 }
 void prefill_module_destroy(prefill_module *module) { delete module; }
 
@@ -276,6 +287,8 @@ prefill_status prefill_weights_random(prefill_module *module, uint64_t seed,
   if (!module || !out)
     return nullArgument();
   return guarded([&] {
+    if (module->impl->device().backend().countsOnly())
+      return wrap(ResidentWeights::reserve(*module->impl), out);
     return wrap(ResidentWeights::load(*module->impl, RandomSource(seed),
                                       makeProgress(progress, user)),
                 out);
@@ -320,10 +333,7 @@ prefill_status prefill_kv_cache_read(const prefill_kv_cache *cache,
 prefill_status prefill_kv_cache_poison_unused(prefill_kv_cache *cache) {
   if (!cache)
     return nullArgument();
-  return guarded([&] {
-    cache->impl->poisonUnused();
-    return PREFILL_OK;
-  });
+  return guarded([&] { return status(cache->impl->poisonUnused()); });
 }
 void prefill_kv_cache_destroy(prefill_kv_cache *cache) { delete cache; }
 
@@ -410,6 +420,16 @@ prefill_status prefill_session_set_poison(prefill_session *session,
     return nullArgument();
   return guarded([&] {
     session->impl->setPoison(enabled != 0);
+    return PREFILL_OK;
+  });
+}
+prefill_status prefill_session_counters(prefill_session *session,
+                                        const char **json) {
+  if (!session || !json)
+    return nullArgument();
+  return guarded([&] {
+    session->counters = session->impl->counters();
+    *json = session->counters.c_str();
     return PREFILL_OK;
   });
 }

@@ -2,36 +2,41 @@
 #ifndef PREFILL_RUNTIME_CORE_DEVICE_H
 #define PREFILL_RUNTIME_CORE_DEVICE_H
 
+#include "core/Backend.h"
 #include "core/ThreadPool.h"
-#include "cpu/IsaVariant.h"
 #include "prefill/checkpoint/Result.h"
 
+#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 
 namespace prefill::rt {
 
-/// A CPU: its threads and, when the name asks for one, the ISA variant that
-/// modules have to be run with.
+/// A backend, and the threads of this machine that prepare weights for it (the
+/// cpu's are those that run kernels too).
 class Device {
 public:
-  /// name: "cpu" or "cpu:VARIANT"; numThreads 0: every processor that this
-  /// process may use. "cuda..." is refused with "no CUDA device".
+  /// name: "cpu" or "cpu:VARIANT", "cuda-emu:CHIP", "cuda" or "cuda:NUMBER";
+  /// numThreads 0: every processor that this process may use. An Error names
+  /// what is missing: "no CUDA device", an instruction set.
   static Result<std::unique_ptr<Device>>
   create(const std::string &name, int numThreads,
          const Topology &topology = Topology::ofThisMachine());
 
+  /// The backend may use the threads that it is given; they outlive it.
+  using MakeBackend =
+      std::function<Result<std::unique_ptr<Backend>>(ThreadPool &)>;
+  static Result<std::unique_ptr<Device>>
+  create(int numThreads, const Topology &topology, const MakeBackend &make);
+
   ThreadPool &threads() { return pool; }
-  std::optional<IsaVariant> forcedVariant() const { return forced; }
+  Backend &backend() { return *kernels; }
 
 private:
-  Device(Placement placement, std::optional<IsaVariant> forced)
-      : pool(std::move(placement)), forced(forced) {}
+  explicit Device(Placement placement) : pool(std::move(placement)) {}
 
   ThreadPool pool;
-  std::optional<IsaVariant> forced;
+  std::unique_ptr<Backend> kernels;
 };
 
 } // namespace prefill::rt

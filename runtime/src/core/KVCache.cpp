@@ -26,7 +26,8 @@ Result<std::unique_ptr<KVCache>> KVCache::create(const LoadedModule &module,
                      " tokens, expected 1 to the module's max_seq " +
                      std::to_string(file.max_seq())};
   Result<KVCacheLayout> layout = KVCacheLayout::create(
-      *file.kv_cache(), numSequences, capacity, file.num_layers());
+      *file.kv_cache(), numSequences, capacity, file.num_layers(),
+      module.device().backend().featureUnit());
   if (!layout)
     return layout.takeError();
 
@@ -95,13 +96,32 @@ Result<void> KVCache::truncate(int64_t sequence, int64_t length) {
   return {};
 }
 
-std::byte *KVCache::keys(int64_t layer) const {
-  return const_cast<std::byte *>(storage.data()) +
-         layer * shape.layerElements * elementBytes;
+DeviceAddress KVCache::keys(int64_t layer) const {
+  return storage.address() + layer * shape.layerElements * elementBytes;
 }
 
-std::byte *KVCache::values(int64_t layer) const {
+DeviceAddress KVCache::values(int64_t layer) const {
   return keys(layer) + shape.valueBase * elementBytes;
+}
+
+std::vector<KVCache::Part> KVCache::parts(int64_t layer) const {
+  uint64_t bytes = shape.layerElements * elementBytes;
+  if (shape.valueBase * 2 != shape.layerElements)
+    return {{"pages", keys(layer), bytes}};
+  return {{"keys", keys(layer), bytes / 2},
+          {"values", values(layer), bytes / 2}};
+}
+
+Result<std::byte *> KVCache::layerBytes(int64_t layer,
+                                        std::vector<std::byte> &copy) const {
+  if (allocator.memory().isHost())
+    return static_cast<std::byte *>(hostPointer(keys(layer)));
+  copy.resize(shape.layerElements * elementBytes);
+  if (Result<void> ok =
+          allocator.memory().download(copy.data(), keys(layer), copy.size());
+      !ok)
+    return ok.takeError();
+  return copy.data();
 }
 
 Result<void> KVCache::read(int64_t layer, int64_t sequence, float *keys,
@@ -114,8 +134,13 @@ Result<void> KVCache::read(int64_t layer, int64_t sequence, float *keys,
                  "layer " + std::to_string(layer) + ", but the module has " +
                      std::to_string(file.num_layers())};
   const module::KVCacheSpec &spec = *file.kv_cache();
+  std::vector<std::byte> copy;
+  Result<std::byte *> bytes = layerBytes(layer, copy);
+  if (!bytes)
+    return bytes.takeError();
   auto gather = [&](bool isKey, int64_t headDim, float *out) {
-    const std::byte *base = isKey ? this->keys(layer) : this->values(layer);
+    const std::byte *base =
+        *bytes + (isKey ? 0 : shape.valueBase * elementBytes);
     for (int64_t t = 0; t < lengths[sequence]; ++t) {
       int64_t block = blockTables[sequence][t / blockTokens()];
       for (int64_t h = 0; h < spec.num_kv_heads(); ++h) {
@@ -142,7 +167,7 @@ Result<void> KVCache::read(int64_t layer, int64_t sequence, float *keys,
   return {};
 }
 
-void KVCache::poisonUnused() {
+Result<void> KVCache::poisonUnused() {
   // Tokens that each block holds; what follows them is unused.
   std::vector<int64_t> held(shape.numBlocks);
   for (int64_t s = 0; s < numSequences(); ++s)
@@ -156,19 +181,31 @@ void KVCache::poisonUnused() {
   auto poison = [&](std::byte *base, int64_t offset, int64_t count) {
     std::memset(base + offset * elementBytes, 0xff, count * elementBytes);
   };
-  for (int64_t layer = 0; layer < owner.file().num_layers(); ++layer)
+  std::vector<std::byte> copy;
+  for (int64_t layer = 0; layer < owner.file().num_layers(); ++layer) {
+    Result<std::byte *> keyBase = layerBytes(layer, copy);
+    if (!keyBase)
+      return keyBase.takeError();
+    std::byte *valueBase = *keyBase + shape.valueBase * elementBytes;
     for (int64_t block = 0; block < shape.numBlocks; ++block)
       for (int64_t t = held[block]; t < shape.blockTokens; ++t)
         for (int64_t h = 0; h < spec.num_kv_heads(); ++h) {
           // Features of a page lie apart, those of other layouts together.
           int64_t run = shape.pagePack ? 1 : shape.keyFeatures;
           for (int64_t d = 0; d < shape.keyFeatures; d += run)
-            poison(keys(layer), shape.keyOffset(block, t, h, d), run);
+            poison(*keyBase, shape.keyOffset(block, t, h, d), run);
           run = shape.pagePack ? 1 : shape.valueFeatures;
           for (int64_t d = 0; d < shape.valueFeatures; d += run)
-            poison(values(layer), shape.valueOffset(block, t, h, d), run);
+            poison(valueBase, shape.valueOffset(block, t, h, d), run);
         }
+    if (!copy.empty())
+      if (Result<void> ok =
+              allocator.memory().upload(keys(layer), copy.data(), copy.size());
+          !ok)
+        return ok;
+  }
   std::mt19937_64 random(freeBlocks.size());
   for (size_t i = freeBlocks.size(); i > 1; --i)
     std::swap(freeBlocks[i - 1], freeBlocks[random() % i]);
+  return {};
 }

@@ -45,19 +45,31 @@ public:
   }
   Result<void> truncate(int64_t sequence, int64_t length);
 
-  std::byte *keys(int64_t layer) const;
-  std::byte *values(int64_t layer) const;
+  DeviceAddress keys(int64_t layer) const;
+  DeviceAddress values(int64_t layer) const;
+  /// What kernels may touch of a layer: K and V, one after the other or, in
+  /// blocks, among each other.
+  struct Part {
+    const char *name; ///< "keys", "values" or "pages"
+    DeviceAddress address;
+    uint64_t bytes;
+  };
+  std::vector<Part> parts(int64_t layer) const;
 
   /// f32 [length, num_kv_heads, head_dim] each.
   Result<void> read(int64_t layer, int64_t sequence, float *keys,
                     float *values) const;
   /// NaN into every slot that holds no token. Free blocks are handed out in
   /// another order from then on.
-  void poisonUnused();
+  Result<void> poisonUnused();
   bool guardIntact() const { return storage.guardIntact(); }
 
 private:
-  explicit KVCache(const LoadedModule &module) : owner(module) {}
+  explicit KVCache(const LoadedModule &module)
+      : owner(module), allocator(module.device().backend().memory()) {}
+  /// A layer's bytes on the host, through `copy` where they lie on a device.
+  Result<std::byte *> layerBytes(int64_t layer,
+                                 std::vector<std::byte> &copy) const;
   Result<void> checkSequence(int64_t sequence) const;
   int64_t blockTokens() const;
 

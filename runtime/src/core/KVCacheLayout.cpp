@@ -64,23 +64,24 @@ Result<void> prefill::rt::verifyKVCacheSpec(const module::KVCacheSpec &spec,
 
 Result<KVCacheLayout> KVCacheLayout::create(const module::KVCacheSpec &spec,
                                             int64_t numSequences,
-                                            int64_t capacity,
-                                            int64_t numLayers) {
+                                            int64_t capacity, int64_t numLayers,
+                                            int64_t featureUnit) {
   KVCacheLayout layout;
   bool vnni = spec.layout() == module::KVLayout::paged_vnni;
   bool paged = spec.layout() == module::KVLayout::paged_nhd || vnni;
   int64_t heads = spec.num_kv_heads();
   layout.keyFeatures = spec.head_dim_qk();
   layout.valueFeatures = spec.head_dim_v();
+  auto roundUp = [](int64_t size, int64_t unit) {
+    return (size + unit - 1) / unit * unit;
+  };
   if (vnni) {
-    auto roundUp = [](int64_t size, int64_t unit) {
-      return (size + unit - 1) / unit * unit;
-    };
     layout.pagePack = spec.dtype() == module::DType::bf16 ? 2 : 1;
     layout.keyFeatures = roundUp(layout.keyFeatures, layout.pagePack);
     layout.valueFeatures = roundUp(layout.valueFeatures, vnniPageTokens);
   }
-  int64_t headDim = std::max(layout.keyFeatures, layout.valueFeatures);
+  int64_t headDim =
+      roundUp(std::max(layout.keyFeatures, layout.valueFeatures), featureUnit);
   layout.blockTokens = paged ? spec.block_size() : capacity;
   layout.blocksPerSequence =
       paged ? (capacity + spec.block_size() - 1) / spec.block_size() : 1;

@@ -52,9 +52,11 @@ struct KVCacheLayout {
                       int64_t feature) const;
 
   /// capacity: tokens for each sequence. At most 2^62 bytes, else an error.
+  /// featureUnit: heads begin at multiples of it (Backend::featureUnit).
   static Result<KVCacheLayout> create(const module::KVCacheSpec &spec,
                                       int64_t numSequences, int64_t capacity,
-                                      int64_t numLayers);
+                                      int64_t numLayers,
+                                      int64_t featureUnit = 1);
 };
 
 } // namespace prefill::rt

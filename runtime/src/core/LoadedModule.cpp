@@ -7,27 +7,6 @@
 using namespace prefill;
 using namespace prefill::rt;
 
-namespace {
-
-const module::Code *findCode(const module::Module &file, IsaVariant variant) {
-  for (const module::Code *code : *file.code())
-    if (code->target()->string_view() == "cpu" &&
-        code->variant()->string_view() == stringify(variant))
-      return code;
-  return nullptr;
-}
-
-/// "cpu:avx2, cpu:avx512": everything that the module has code for.
-std::string listCode(const module::Module &file) {
-  std::string list;
-  for (const module::Code *code : *file.code())
-    list += (list.empty() ? "" : ", ") + code->target()->str() + ":" +
-            code->variant()->str();
-  return list.empty() ? "nothing" : list;
-}
-
-} // namespace
-
 Result<std::unique_ptr<LoadedModule>>
 LoadedModule::loadFile(Device &device, const std::string &path) {
   Result<MappedFile> mapping = MappedFile::open(path);
@@ -65,55 +44,23 @@ Result<void> LoadedModule::initialize(const std::byte *data, uint64_t size) {
     return verified.takeError();
   table = *verified;
 
-  const module::Code *best = nullptr;
-  if (owner.forcedVariant()) {
-    chosen = *owner.forcedVariant();
-    best = findCode(*table, chosen);
-    if (!best)
-      return Error{ErrorCode::unsupported,
-                   std::string("the module has no code for cpu:") +
-                       stringify(chosen) + ", it has " +
-                       quote(listCode(*table))};
-  } else {
-    for (IsaVariant variant : isaVariants)
-      if (const module::Code *candidate =
-              hostSupports(variant) ? findCode(*table, variant) : nullptr) {
-        best = candidate;
-        chosen = variant;
-      }
-    if (!best)
-      return Error{ErrorCode::unsupported,
-                   "the module has no code for this CPU: it has " +
-                       quote(listCode(*table)) + ", this CPU supports " +
-                       hostVariants()};
-  }
-
-  std::string what = std::string("code cpu:") + stringify(chosen);
-  Result<CodeObject> object =
-      CodeObject::load(best->object()->data(), best->object()->size(), what);
-  if (!object)
-    return object.takeError();
-  for (const module::Kernel *kernel : *table->kernels()) {
-    KernelFunction function = object->kernel(kernel->name()->str());
-    if (!function)
-      return invalidModule(what + " does not define kernel " +
-                           quote(kernel->name()->string_view()));
-    functions.push_back(function);
-  }
-  code = std::move(*object);
+  Result<std::unique_ptr<LoadedCode>> code = owner.backend().load(*table);
+  if (!code)
+    return code.takeError();
+  loaded = std::move(*code);
   return {};
 }
 
 int64_t LoadedModule::kernelsPerLayer() const {
   std::vector<int64_t> counts(table->num_layers());
-  for (const module::Launch *launch : *table->launches())
+  for (const module::Launch *launch : *plan().launches())
     if (launch->layer() >= 0)
       ++counts[launch->layer()];
   return *std::max_element(counts.begin(), counts.end());
 }
 
 int64_t LoadedModule::padRows(int64_t rows) const {
-  const auto &buckets = *table->row_buckets();
+  const auto &buckets = *plan().row_buckets();
   for (int32_t bucket : buckets)
     if (rows <= bucket)
       return bucket;

@@ -1,10 +1,9 @@
-// A module in memory: verified tables and the kernels of the chosen variant.
+// A module in memory: verified tables and the code for a device.
 #ifndef PREFILL_RUNTIME_CORE_LOADEDMODULE_H
 #define PREFILL_RUNTIME_CORE_LOADEDMODULE_H
 
 #include "core/Device.h"
 #include "core/ModuleFile.h"
-#include "cpu/CodeObject.h"
 #include "prefill/checkpoint/MappedFile.h"
 
 #include <memory>
@@ -26,9 +25,9 @@ public:
   const module::Module &file() const { return *table; }
   /// Empty for a module from memory.
   const std::string &path() const { return filePath; }
-  IsaVariant variant() const { return chosen; }
-  /// Indexed as file().kernels().
-  KernelFunction kernel(uint32_t index) const { return functions[index]; }
+  /// The plan that the device runs.
+  const module::Plan &plan() const { return loaded->plan(); }
+  LoadedCode &code() const { return *loaded; }
 
   /// The largest number of launches that carry one layer's index.
   int64_t kernelsPerLayer() const;
@@ -45,9 +44,7 @@ private:
   std::optional<MappedFile> mapping;
   std::vector<uint64_t> copy; ///< of what the caller had in memory, aligned
   const module::Module *table = nullptr;
-  IsaVariant chosen = IsaVariant::avx2;
-  std::optional<CodeObject> code;
-  std::vector<KernelFunction> functions;
+  std::unique_ptr<LoadedCode> loaded;
 };
 
 } // namespace prefill::rt

@@ -1,5 +1,6 @@
 #include "core/Memory.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -51,6 +52,61 @@ const char *prefill::rt::stringify(MemoryClass memoryClass) {
   return "?";
 }
 
+HostMemory &HostMemory::instance() {
+  static HostMemory memory;
+  return memory;
+}
+
+Result<DeviceAddress> HostMemory::take(uint64_t bytes) {
+  auto refused = [](const std::string &reason) {
+    return Error{ErrorCode::outOfMemory, reason};
+  };
+  if (bytes >= availabilityThreshold)
+    if (uint64_t available = availableBytes(); bytes > available)
+      return refused("but only " + std::to_string(available) +
+                     " are available on this machine");
+  void *memory;
+  if (bytes >= ownPagesBytes) {
+    memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+      return refused(std::string("mmap: ") + std::strerror(errno));
+#ifdef MADV_HUGEPAGE
+    ::madvise(memory, bytes, MADV_HUGEPAGE); // only a hint
+#endif
+  } else {
+    memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!memory)
+      return refused(std::string("malloc: ") + std::strerror(errno));
+    std::memset(memory, 0, bytes);
+  }
+  return addressOf(memory);
+}
+
+void HostMemory::giveBack(DeviceAddress address, uint64_t bytes) {
+  if (bytes >= ownPagesBytes)
+    ::munmap(hostPointer(address), bytes);
+  else
+    std::free(hostPointer(address));
+}
+
+Result<void> HostMemory::upload(DeviceAddress to, const void *from,
+                                uint64_t bytes) {
+  std::memcpy(hostPointer(to), from, bytes);
+  return {};
+}
+
+Result<void> HostMemory::download(void *to, DeviceAddress from,
+                                  uint64_t bytes) const {
+  std::memcpy(to, hostPointer(from), bytes);
+  return {};
+}
+
+Result<void> HostMemory::fill(DeviceAddress address, int byte, uint64_t bytes) {
+  std::memset(hostPointer(address), byte, bytes);
+  return {};
+}
+
 Result<Allocation> Allocator::allocate(MemoryClass memoryClass, uint64_t bytes,
                                        const std::string &what) {
   auto refused = [&](const std::string &reason) {
@@ -69,30 +125,10 @@ Result<Allocation> Allocator::allocate(MemoryClass memoryClass, uint64_t bytes,
   if (bytes > limit || total > limit - bytes)
     return refused("but only " + std::to_string(limit - total) + " of " +
                    std::to_string(limit) + " are left");
-  if (bytes >= availabilityThreshold)
-    if (uint64_t available = availableBytes(); bytes > available)
-      return refused("but only " + std::to_string(available) +
-                     " are available on this machine");
-
-  void *memory;
-  if (bytes >= Allocation::ownPagesBytes) {
-    memory = ::mmap(nullptr, bytes + guardBytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
-      return refused(std::string("mmap: ") + std::strerror(errno));
-#ifdef MADV_HUGEPAGE
-    ::madvise(memory, bytes + guardBytes, MADV_HUGEPAGE); // only a hint
-#endif
-  } else {
-    memory = std::aligned_alloc(64, (bytes + guardBytes + 63) / 64 * 64);
-    if (!memory)
-      return refused(std::string("malloc: ") + std::strerror(errno));
-    std::memset(memory, 0, bytes);
-  }
-
-  std::memset(static_cast<std::byte *>(memory) + bytes, guardPattern,
-              guardBytes);
-  allocation.bytes = static_cast<std::byte *>(memory);
+  Result<DeviceAddress> taken = source.take(bytes + guardBytes);
+  if (!taken)
+    return refused(taken.error().message);
+  allocation.where = *taken;
   allocation.length = bytes;
   allocation.owner = this;
   allocation.memoryClass = memoryClass;
@@ -101,14 +137,14 @@ Result<Allocation> Allocator::allocate(MemoryClass memoryClass, uint64_t bytes,
   uint64_t before = peakBytes[index];
   while (before < now && !peakBytes[index].compare_exchange_weak(before, now))
     ;
+  if (Result<void> ok = source.fill(*taken + bytes, guardPattern, guardBytes);
+      !ok)
+    return ok.takeError();
   return allocation;
 }
 
 void Allocator::release(const Allocation &allocation) {
-  if (allocation.length >= Allocation::ownPagesBytes)
-    ::munmap(allocation.bytes, allocation.length + guardBytes);
-  else
-    std::free(allocation.bytes);
+  source.giveBack(allocation.where, allocation.length + guardBytes);
   currentBytes[static_cast<size_t>(allocation.memoryClass)] -=
       allocation.length;
 }
@@ -121,15 +157,23 @@ uint64_t Allocator::peak(MemoryClass memoryClass) const {
   return peakBytes[static_cast<size_t>(memoryClass)];
 }
 
+std::byte *Allocation::pointer() const {
+  assert((!owner || owner->memory().isHost()) &&
+         "the memory is the device's own");
+  return static_cast<std::byte *>(hostPointer(where));
+}
+
 bool Allocation::guardIntact() const {
-  for (uint64_t i = 0; bytes && i < guardBytes; ++i)
-    if (bytes[length + i] != std::byte(guardPattern))
-      return false;
-  return true;
+  if (!owner)
+    return true;
+  std::byte guard[guardBytes];
+  return owner->memory().download(guard, where + length, guardBytes) &&
+         std::all_of(guard, guard + guardBytes,
+                     [](std::byte b) { return b == std::byte(guardPattern); });
 }
 
 Allocation::Allocation(Allocation &&other) noexcept
-    : bytes(std::exchange(other.bytes, nullptr)),
+    : where(std::exchange(other.where, 0)),
       length(std::exchange(other.length, 0)),
       owner(std::exchange(other.owner, nullptr)),
       memoryClass(other.memoryClass) {}
@@ -138,7 +182,7 @@ Allocation &Allocation::operator=(Allocation &&other) noexcept {
   if (this != &other) {
     if (owner)
       owner->release(*this);
-    bytes = std::exchange(other.bytes, nullptr);
+    where = std::exchange(other.where, 0);
     length = std::exchange(other.length, 0);
     owner = std::exchange(other.owner, nullptr);
     memoryClass = other.memoryClass;

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -22,18 +23,68 @@ enum class MemoryClass {
 /// "weights", "activation_peak", "kv_cache", "temporaries".
 const char *stringify(MemoryClass memoryClass);
 
-class Allocator;
+/// An address as kernels see it. It is a host pointer where
+/// DeviceMemory::isHost().
+using DeviceAddress = uint64_t;
 
-/// Owned bytes, 64-byte aligned, zero at first. Freed and uncounted on
-/// destruction. Large allocations are pages of their own. Behind the last byte
-/// lies a guard (granularity of the allocator: not counted) that tells whether
-/// somebody wrote past the end.
-class Allocation {
+inline DeviceAddress addressOf(const void *pointer) {
+  return static_cast<DeviceAddress>(reinterpret_cast<uintptr_t>(pointer));
+}
+
+/// The other way round; only where DeviceMemory::isHost().
+inline void *hostPointer(DeviceAddress address) {
+  return reinterpret_cast<void *>(static_cast<uintptr_t>(address));
+}
+
+/// Where a device's memory comes from. Copies are done when they return.
+/// Thread safe.
+class DeviceMemory {
+public:
+  virtual ~DeviceMemory() = default;
+
+  /// Addresses are pointers that the host may use.
+  virtual bool isHost() const = 0;
+  /// `bytes` > 0, aligned to 64 bytes at least, all zero. The message of an
+  /// error completes "out of memory: class weights: 10 bytes for x, ".
+  virtual Result<DeviceAddress> take(uint64_t bytes) = 0;
+  virtual void giveBack(DeviceAddress address, uint64_t bytes) = 0;
+
+  virtual Result<void> upload(DeviceAddress to, const void *from,
+                              uint64_t bytes) = 0;
+  virtual Result<void> download(void *to, DeviceAddress from,
+                                uint64_t bytes) const = 0;
+  virtual Result<void> fill(DeviceAddress address, int byte,
+                            uint64_t bytes) = 0;
+};
+
+/// The memory of the machine itself. Refuses before any page is touched when
+/// the machine has less memory available than asked for: an overcommitted
+/// mapping would succeed now and end in the kernel's OOM killer later.
+class HostMemory : public DeviceMemory {
 public:
   /// From this size on an allocation is a mapping of its own: page-aligned,
   /// zero until touched, returned to the system when freed.
   static constexpr uint64_t ownPagesBytes = uint64_t(1) << 20;
 
+  bool isHost() const override { return true; }
+  Result<DeviceAddress> take(uint64_t bytes) override;
+  void giveBack(DeviceAddress address, uint64_t bytes) override;
+  Result<void> upload(DeviceAddress to, const void *from,
+                      uint64_t bytes) override;
+  Result<void> download(void *to, DeviceAddress from,
+                        uint64_t bytes) const override;
+  Result<void> fill(DeviceAddress address, int byte, uint64_t bytes) override;
+
+  static HostMemory &instance();
+};
+
+class Allocator;
+
+/// Owned bytes, 64-byte aligned, zero at first. Freed and uncounted on
+/// destruction. Behind the last byte lies a guard (granularity of the
+/// allocator: not counted) that tells whether somebody wrote past the end.
+class Allocation {
+public:
   Allocation() = default;
   Allocation(Allocation &&other) noexcept;
   Allocation &operator=(Allocation &&other) noexcept;
@@ -41,14 +92,20 @@ public:
   Allocation &operator=(const Allocation &) = delete;
   ~Allocation();
 
-  std::byte *data() { return bytes; }
-  const std::byte *data() const { return bytes; }
+  /// 0 when empty.
+  DeviceAddress address() const { return where; }
+  /// Host memory only.
+  std::byte *data() { return pointer(); }
+  const std::byte *data() const { return pointer(); }
   uint64_t size() const { return length; }
+  /// False also where the memory cannot be read.
   bool guardIntact() const;
 
 private:
   friend class Allocator;
-  std::byte *bytes = nullptr;
+  std::byte *pointer() const;
+
+  DeviceAddress where = 0;
   uint64_t length = 0;
   Allocator *owner = nullptr;
   MemoryClass memoryClass = MemoryClass::temporaries;
@@ -59,14 +116,15 @@ private:
 /// when several sessions share a device.
 class Allocator {
 public:
-  Allocator() = default;
+  explicit Allocator(DeviceMemory &memory = HostMemory::instance())
+      : source(memory) {}
   Allocator(const Allocator &) = delete;
   Allocator &operator=(const Allocator &) = delete;
 
+  DeviceMemory &memory() const { return source; }
+
   /// `what` completes the message "out of memory: class kv_cache: N bytes for
-  /// <what>". Refused before any page is touched when the machine has less
-  /// memory available than asked for: an overcommitted mapping would succeed
-  /// now and end in the kernel's OOM killer later. bytes == 0 is allowed.
+  /// <what>". bytes == 0 is allowed.
   Result<Allocation> allocate(MemoryClass memoryClass, uint64_t bytes,
                               const std::string &what);
 
@@ -81,6 +139,7 @@ private:
   void release(const Allocation &allocation);
 
   static constexpr size_t numClasses = 4;
+  DeviceMemory &source;
   std::array<std::atomic<uint64_t>, numClasses> currentBytes{};
   std::array<std::atomic<uint64_t>, numClasses> peakBytes{};
   uint64_t limit = UINT64_MAX;

@@ -3,10 +3,12 @@
 #include "prefill/checkpoint/Quote.h"
 #include "prefill/module/ModuleChecksum.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 using namespace prefill;
@@ -91,8 +93,8 @@ Result<void> verifyModel(const module::Module &file) {
   return verifyKVCacheSpec(*file.kv_cache(), file.max_seq());
 }
 
-Result<void> verifyBuckets(const module::Module &file) {
-  const auto &buckets = *file.row_buckets();
+Result<void> verifyBuckets(const module::Plan &plan) {
+  const auto &buckets = *plan.row_buckets();
   if (buckets.size() == 0)
     return invalidModule("row_buckets is empty");
   int64_t previous = 0;
@@ -106,8 +108,8 @@ Result<void> verifyBuckets(const module::Module &file) {
   return {};
 }
 
-Result<void> verifyBuffers(const module::Module &file) {
-  const auto &buffers = *file.buffers();
+Result<void> verifyBuffers(const module::Plan &plan, int64_t vocabSize) {
+  const auto &buffers = *plan.buffers();
   for (uint32_t i = 0; i < buffers.size(); ++i) {
     const module::Buffer &buffer = *buffers[i];
     std::string what = indexed("buffer", i, buffer.name());
@@ -127,23 +129,64 @@ Result<void> verifyBuffers(const module::Module &file) {
         !ok)
       return ok;
   }
-  if (file.logits_buffer() >= buffers.size())
+  if (plan.logits_buffer() >= buffers.size())
     return invalidModule("logits_buffer is " +
-                         std::to_string(file.logits_buffer()) + ", but only " +
+                         std::to_string(plan.logits_buffer()) + ", but only " +
                          std::to_string(buffers.size()) + " buffers exist");
-  const module::Buffer &logits = *buffers[file.logits_buffer()];
+  const module::Buffer &logits = *buffers[plan.logits_buffer()];
   if (logits.domain() != module::RowDomain::logits ||
       logits.dtype() != module::DType::f32 ||
-      logits.row_bytes() != file.vocab_size() * 4)
+      logits.row_bytes() != vocabSize * 4)
     return invalidModule(
-        indexed("logits buffer", file.logits_buffer(), logits.name()) +
-        ": expected f32 rows of vocab_size " +
-        std::to_string(file.vocab_size()) + " in the logits domain");
+        indexed("logits buffer", plan.logits_buffer(), logits.name()) +
+        ": expected f32 rows of vocab_size " + std::to_string(vocabSize) +
+        " in the logits domain");
   return {};
 }
 
-Result<void> verifyKernels(const module::Module &file) {
-  const auto &kernels = *file.kernels();
+bool isCuda(const module::Plan &plan) {
+  return plan.target()->string_view() == "cuda";
+}
+
+/// Threads of a block, scratch and the like fit the plan's target.
+Result<void> verifyResources(const module::Plan &plan,
+                             const module::Kernel &kernel,
+                             const std::string &what) {
+  const module::CudaResources *cuda = kernel.cuda();
+  if (!cuda != !isCuda(plan))
+    return invalidModule(what + (cuda ? " has" : " lacks") +
+                         " CUDA resources, but the plan is for " +
+                         quote(plan.target()->string_view()));
+  if (!cuda)
+    return {};
+  if (kernel.scratch_bytes() != 0)
+    return invalidModule(what + ": scratch_bytes is " +
+                         std::to_string(kernel.scratch_bytes()) +
+                         ", expected 0 for cuda");
+  struct {
+    const char *name;
+    int64_t value, high;
+  } ranges[] = {
+      {"block_threads", cuda->block_threads(), 1024},
+      {"shared_bytes", cuda->shared_bytes(), 227 << 10},
+      {"registers", cuda->registers(), 255},
+      {"spill_bytes", cuda->spill_bytes(), 1 << 20},
+  };
+  for (const auto &range : ranges)
+    if (auto ok = checkRange(what + ": " + range.name, range.value,
+                             &range == ranges ? 1 : 0, range.high);
+        !ok)
+      return ok;
+  // Written so that NaN is refused.
+  if (!(cuda->occupancy() >= 0 && cuda->occupancy() <= 1))
+    return invalidModule(what + ": occupancy is " +
+                         std::to_string(cuda->occupancy()) +
+                         ", expected 0 to 1");
+  return {};
+}
+
+Result<void> verifyKernels(const module::Plan &plan) {
+  const auto &kernels = *plan.kernels();
   for (uint32_t i = 0; i < kernels.size(); ++i) {
     const module::Kernel &kernel = *kernels[i];
     std::string what = indexed("kernel", i, kernel.name());
@@ -168,13 +211,15 @@ Result<void> verifyKernels(const module::Module &file) {
                              int64_t(maxArgs) * 16);
         !ok)
       return ok;
+    if (auto ok = verifyResources(plan, kernel, what); !ok)
+      return ok;
   }
   return {};
 }
 
 /// One argument of a launch; `what` starts the message.
-Result<void> verifyArg(const module::Module &file, const module::Arg &arg,
-                       const std::string &what) {
+Result<void> verifyArg(const module::Plan &plan, int64_t numLayers,
+                       const module::Arg &arg, const std::string &what) {
   auto limit = [&](const char *kind, uint32_t size) -> Result<void> {
     if (arg.index() < size)
       return {};
@@ -184,11 +229,11 @@ Result<void> verifyArg(const module::Module &file, const module::Arg &arg,
   };
   switch (arg.kind()) {
   case module::ArgKind::buffer:
-    return limit("buffer", file.buffers()->size());
+    return limit("buffer", plan.buffers()->size());
   case module::ArgKind::weight: {
-    if (auto ok = limit("weight", file.weights()->size()); !ok)
+    if (auto ok = limit("weight", plan.weights()->size()); !ok)
       return ok;
-    const module::Weight &weight = *file.weights()->Get(arg.index());
+    const module::Weight &weight = *plan.weights()->Get(arg.index());
     if (!weight.resident())
       return invalidModule(what + ": " +
                            indexed("weight", arg.index(), weight.name()) +
@@ -198,7 +243,7 @@ Result<void> verifyArg(const module::Module &file, const module::Arg &arg,
   case module::ArgKind::batch:
     return {};
   case module::ArgKind::kv_cache:
-    return limit("layer", static_cast<uint32_t>(file.num_layers()));
+    return limit("layer", static_cast<uint32_t>(numLayers));
   case module::ArgKind::score:
     return checkRange(what + ": score heads", arg.index(), 1, 1 << 20);
   }
@@ -208,15 +253,15 @@ Result<void> verifyArg(const module::Module &file, const module::Arg &arg,
 
 /// Launches of one kernel pass the same kinds of arguments in the same order:
 /// the sum of their words alone does not tell a pointer from a size.
-Result<void> verifyKinds(const module::Module &file, uint32_t index,
+Result<void> verifyKinds(const module::Plan &plan, uint32_t index,
                          uint32_t firstIndex) {
-  const module::Launch &launch = *file.launches()->Get(index);
-  const module::Launch &first = *file.launches()->Get(firstIndex);
+  const module::Launch &launch = *plan.launches()->Get(index);
+  const module::Launch &first = *plan.launches()->Get(firstIndex);
   std::string what = "launch " + std::to_string(index);
   std::string other = " launch " + std::to_string(firstIndex) +
                       " of the same " +
                       indexed("kernel", launch.kernel(),
-                              file.kernels()->Get(launch.kernel())->name());
+                              plan.kernels()->Get(launch.kernel())->name());
   if (launch.args()->size() != first.args()->size())
     return invalidModule(what + " has " +
                          std::to_string(launch.args()->size()) +
@@ -234,18 +279,18 @@ Result<void> verifyKinds(const module::Module &file, uint32_t index,
   return {};
 }
 
-Result<void> verifyLaunches(const module::Module &file) {
-  const auto &launches = *file.launches();
-  std::vector<std::optional<uint32_t>> firstLaunch(file.kernels()->size());
+Result<void> verifyLaunches(const module::Plan &plan, int64_t numLayers) {
+  const auto &launches = *plan.launches();
+  std::vector<std::optional<uint32_t>> firstLaunch(plan.kernels()->size());
   for (uint32_t i = 0; i < launches.size(); ++i) {
     const module::Launch &launch = *launches[i];
     std::string what = "launch " + std::to_string(i);
-    if (launch.kernel() >= file.kernels()->size())
+    if (launch.kernel() >= plan.kernels()->size())
       return invalidModule(what + ": kernel " +
                            std::to_string(launch.kernel()) + ", but only " +
-                           std::to_string(file.kernels()->size()) + " exist");
-    if (auto ok = checkRange(what + ": layer", launch.layer(), -1,
-                             file.num_layers() - 1);
+                           std::to_string(plan.kernels()->size()) + " exist");
+    if (auto ok =
+            checkRange(what + ": layer", launch.layer(), -1, numLayers - 1);
         !ok)
       return ok;
     if (launch.args()->size() > maxArgs)
@@ -255,13 +300,13 @@ Result<void> verifyLaunches(const module::Module &file) {
     int words = 0;
     for (uint32_t j = 0; j < launch.args()->size(); ++j) {
       const module::Arg &arg = *launch.args()->Get(j);
-      if (auto ok =
-              verifyArg(file, arg, what + ", argument " + std::to_string(j));
+      if (auto ok = verifyArg(plan, numLayers, arg,
+                              what + ", argument " + std::to_string(j));
           !ok)
         return ok;
       words += numWords(arg.kind());
     }
-    const module::Kernel &kernel = *file.kernels()->Get(launch.kernel());
+    const module::Kernel &kernel = *plan.kernels()->Get(launch.kernel());
     if (words != kernel.num_words())
       return invalidModule(what + " passes " + std::to_string(words) +
                            " words, but " +
@@ -270,20 +315,97 @@ Result<void> verifyLaunches(const module::Module &file) {
     std::optional<uint32_t> &first = firstLaunch[launch.kernel()];
     if (!first)
       first = i;
-    if (auto ok = verifyKinds(file, i, *first); !ok)
+    if (auto ok = verifyKinds(plan, i, *first); !ok)
       return ok;
   }
   return {};
 }
 
-Result<void> verifyCode(const module::Module &file) {
-  for (const module::Code *code : *file.code()) {
-    std::string what = "code " + quote(code->target()->string_view()) + ":" +
-                       quote(code->variant()->string_view());
-    if (code->object()->size() == 0)
+bool isChipName(std::string_view name) {
+  if (name.substr(0, 3) != "sm_" || name.size() < 5 || name.size() > 8)
+    return false;
+  return std::all_of(name.begin() + 3, name.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z');
+  });
+}
+
+Result<void> verifyCode(const module::Plan &plan) {
+  using module::CodeFormat;
+  const auto &codes = *plan.code();
+  constexpr uint32_t maxCodes = 64;
+  if (codes.size() > maxCodes)
+    return invalidModule("the plan for " + quote(plan.target()->string_view()) +
+                         " has " + std::to_string(codes.size()) +
+                         " code objects, expected at most " +
+                         std::to_string(maxCodes));
+  for (uint32_t i = 0; i < codes.size(); ++i) {
+    const module::Code &code = *codes[i];
+    std::string variant = code.variant()->str();
+    std::string what =
+        "code " + quote(plan.target()->string_view()) + ":" + quote(variant);
+    if (code.format() < CodeFormat::MIN || code.format() > CodeFormat::MAX)
+      return invalidModule(what + ": unknown format " +
+                           std::to_string(int(code.format())));
+    what += std::string(" (") + module::EnumNameCodeFormat(code.format()) + ")";
+    if ((code.format() == CodeFormat::elf) == isCuda(plan))
+      return invalidModule(what + ": the format is not one for " +
+                           quote(plan.target()->string_view()));
+    if (isCuda(plan) && variant != plan.chip()->str())
+      return invalidModule(what + " is in the plan for " +
+                           quote(plan.chip()->string_view()));
+    if (code.object()->size() == 0)
       return invalidModule(what + " is empty");
+    for (uint32_t j = 0; j < i; ++j)
+      if (codes[j]->format() == code.format() &&
+          codes[j]->variant()->string_view() == variant)
+        return invalidModule(what + " appears twice");
   }
   return {};
+}
+
+Result<void> verifyTarget(const module::Module &file, uint32_t index) {
+  const module::Plan &plan = *file.plans()->Get(index);
+  std::string_view target = plan.target()->string_view();
+  std::string_view chip = plan.chip() ? plan.chip()->string_view() : "";
+  if (target != "cpu" && target != "cuda")
+    return invalidModule("plan " + std::to_string(index) + " is for " +
+                         quote(target) + ", expected cpu or cuda");
+  if (isCuda(plan) ? !isChipName(chip) : !chip.empty())
+    return invalidModule("plan " + std::to_string(index) + " for " +
+                         quote(target) + ": chip is " + quote(chip) +
+                         ", expected " + (isCuda(plan) ? "sm_XX" : "none"));
+  if (isCuda(plan) && file.kv_cache()->layout() == module::KVLayout::paged_vnni)
+    return invalidModule("plan " + std::to_string(index) + " for " +
+                         quote(target) +
+                         ": kv_cache layout is paged_vnni, expected "
+                         "contiguous, head_major or paged_nhd");
+  for (uint32_t other = 0; other < index; ++other) {
+    const module::Plan &earlier = *file.plans()->Get(other);
+    if (earlier.target()->string_view() == target &&
+        (earlier.chip() ? earlier.chip()->string_view() : "") == chip)
+      return invalidModule("plans " + std::to_string(other) + " and " +
+                           std::to_string(index) + " are both for " +
+                           quote(target) +
+                           (chip.empty() ? "" : ":" + std::string(chip)));
+  }
+  return {};
+}
+
+Result<void> verifyPlan(const module::Module &file, uint32_t index) {
+  const module::Plan &plan = *file.plans()->Get(index);
+  if (auto ok = verifyTarget(file, index); !ok)
+    return ok;
+  if (auto ok = verifyBuckets(plan); !ok)
+    return ok;
+  if (auto ok = verifyWeightProgram(plan, file.max_seq()); !ok)
+    return ok;
+  if (auto ok = verifyBuffers(plan, file.vocab_size()); !ok)
+    return ok;
+  if (auto ok = verifyKernels(plan); !ok)
+    return ok;
+  if (auto ok = verifyLaunches(plan, file.num_layers()); !ok)
+    return ok;
+  return verifyCode(plan);
 }
 
 } // namespace
@@ -305,6 +427,13 @@ int prefill::rt::numWords(module::ArgKind kind) {
     return 2;
   }
   return 0;
+}
+
+uint64_t prefill::rt::byteSize(const module::Weight &weight) {
+  uint64_t bytes = byteSize(weight.dtype());
+  for (int64_t extent : *weight.shape())
+    bytes *= extent;
+  return bytes;
 }
 
 int64_t prefill::rt::byteSize(module::DType dtype) {
@@ -339,9 +468,15 @@ Result<const module::Module *> prefill::rt::verifyModule(const std::byte *data,
   const module::Module &file = *module::GetModule(bytes);
   if (Result<void> ok = verifyChecksum(file, bytes, size); !ok)
     return ok.takeError();
-  for (auto *check : {verifyModel, verifyBuckets, verifyWeightProgram,
-                      verifyBuffers, verifyKernels, verifyLaunches, verifyCode})
-    if (Result<void> ok = check(file); !ok)
+  if (Result<void> ok = verifyModel(file); !ok)
+    return ok.takeError();
+  constexpr uint32_t maxPlans = 64;
+  if (file.plans()->size() < 1 || file.plans()->size() > maxPlans)
+    return invalidModule("the module has " +
+                         std::to_string(file.plans()->size()) +
+                         " plans, expected 1 to " + std::to_string(maxPlans));
+  for (uint32_t i = 0; i < file.plans()->size(); ++i)
+    if (Result<void> ok = verifyPlan(file, i); !ok)
       return ok.takeError();
   return &file;
 }

@@ -13,13 +13,15 @@ namespace prefill::rt {
 
 /// The version of the container that this runtime reads and the compiler
 /// writes.
-inline constexpr int32_t moduleFormatVersion = 2;
+inline constexpr int32_t moduleFormatVersion = 3;
 
 /// Words of 64 bits that an argument becomes for a kernel (see module.fbs).
 int numWords(module::ArgKind kind);
 
 /// Bytes of one element.
 int64_t byteSize(module::DType dtype);
+/// Bytes of a weight of a verified plan.
+uint64_t byteSize(const module::Weight &weight);
 
 /// Error with code invalidModule.
 Error invalidModule(const std::string &message);
@@ -34,7 +36,7 @@ Result<const module::Module *> verifyModule(const std::byte *data,
 /// Part of verifyModule: the weight transform program. `resident` weights of
 /// any source have a known shape; every source's inputs exist and their shapes
 /// give the weight's shape.
-Result<void> verifyWeightProgram(const module::Module &file);
+Result<void> verifyWeightProgram(const module::Plan &plan, int64_t maxSeq);
 
 } // namespace prefill::rt
 

@@ -10,30 +10,25 @@ using namespace prefill::rt;
 
 namespace {
 
-/// Progress is reported about every so many bytes.
+/// Progress is reported, and a device is given its weights, about every so many
+/// bytes.
 constexpr int64_t progressBytes = int64_t(32) << 20;
 
 } // namespace
 
 Result<void> ResidentWeights::allocate() {
-  const module::Module &file = owner.file();
   const Placement &placement = owner.device().threads().placement();
-  for (const module::Weight *weight : *file.weights()) {
-    uint64_t bytes = 0;
-    if (weight->resident()) {
-      bytes = byteSize(weight->dtype());
-      for (int64_t extent : *weight->shape())
-        bytes *= extent;
-    }
+  for (const module::Weight *weight : *owner.plan().weights()) {
+    uint64_t bytes = weight->resident() ? byteSize(*weight) : 0;
     Result<Allocation> tensor = allocator.allocate(
         MemoryClass::weights, bytes, "weight " + quote(weight->name()->str()));
     if (!tensor)
       return tensor.takeError();
     // What is smaller shares its pages with other things and fits into caches.
-    if (bytes >= Allocation::ownPagesBytes)
+    if (onHost() && bytes >= HostMemory::ownPagesBytes)
       placement.placeShares(tensor->data(), bytes);
     tensors.push_back(std::move(*tensor));
-    pointers.push_back(tensors.back().data());
+    addresses.push_back(tensors.back().address());
     residentBytes += bytes;
   }
   return {};
@@ -42,44 +37,78 @@ Result<void> ResidentWeights::allocate() {
 Result<std::unique_ptr<ResidentWeights>>
 ResidentWeights::load(const LoadedModule &module, const TensorSource &source,
                       const Progress &progress) {
-  const module::Module &file = module.file();
-  Result<WeightProgram> program = WeightProgram::create(file, source);
+  Result<WeightProgram> program = WeightProgram::create(module.plan(), source);
   if (!program)
     return program.takeError();
-
   std::unique_ptr<ResidentWeights> loaded(new ResidentWeights(module));
   if (Result<void> ok = loaded->allocate(); !ok)
     return ok.takeError();
-  ThreadPool &threads = module.device().threads();
+  if (Result<void> ok = loaded->pack(*program, progress); !ok)
+    return ok.takeError();
+  return loaded;
+}
+
+Result<std::unique_ptr<ResidentWeights>>
+ResidentWeights::reserve(const LoadedModule &module) {
+  std::unique_ptr<ResidentWeights> loaded(new ResidentWeights(module));
+  if (Result<void> ok = loaded->allocate(); !ok)
+    return ok.takeError();
+  return loaded;
+}
+
+Result<void> ResidentWeights::pack(const WeightProgram &program,
+                                   const Progress &progress) {
+  const module::Plan &plan = owner.plan();
+  ThreadPool &threads = owner.device().threads();
   constexpr uint64_t scratchBytes = WeightPacking::scratchBytes();
-  uint64_t total = loaded->residentBytes;
-  Result<Allocation> scratch = loaded->allocator.allocate(
-      MemoryClass::temporaries, scratchBytes * threads.size(),
-      "loading weights");
+  Allocator loading; // of this machine, whatever the device
+  Result<Allocation> scratch =
+      loading.allocate(MemoryClass::temporaries, scratchBytes * threads.size(),
+                       "loading weights");
   if (!scratch)
     return scratch.takeError();
+  Allocation staging; // of a device's weights
 
   uint64_t done = 0;
   if (progress)
-    progress("pack", 0, total);
-  for (uint32_t i = 0; i < file.weights()->size(); ++i) {
-    if (!file.weights()->Get(i)->resident())
+    progress("pack", 0, residentBytes);
+  for (uint32_t i = 0; i < plan.weights()->size(); ++i) {
+    if (!plan.weights()->Get(i)->resident())
       continue;
-    WeightPacking writer(file, *program, i, loaded->tensors[i].data());
+    WeightPacking writer(plan, program, i);
     int64_t slice = std::max<int64_t>(1, progressBytes / writer.unitBytes());
     for (int64_t first = 0; first < writer.units(); first += slice) {
       int64_t count = std::min(slice, writer.units() - first);
+      uint64_t bytes = count * writer.unitBytes();
+      DeviceAddress address = tensors[i].address() + first * writer.unitBytes();
+      std::byte *target = static_cast<std::byte *>(hostPointer(address));
+      if (!onHost()) {
+        if (staging.size() < bytes) {
+          staging = Allocation();
+          Result<Allocation> grown = loading.allocate(MemoryClass::temporaries,
+                                                      bytes, "copying weights");
+          if (!grown)
+            return grown.takeError();
+          staging = std::move(*grown);
+        }
+        target = staging.data();
+        std::memset(target, 0, bytes);
+      }
       threads.run(count, [&](int thread, int64_t begin, int64_t end) {
         std::byte *own = scratch->data() + thread * scratchBytes;
         for (int64_t unit = begin; unit < end; ++unit)
-          writer.write(first + unit, own);
+          writer.write(first + unit, target + unit * writer.unitBytes(), own);
       });
-      done += count * writer.unitBytes();
+      if (!onHost())
+        if (Result<void> ok = allocator.memory().upload(address, target, bytes);
+            !ok)
+          return ok;
+      done += bytes;
       if (progress)
-        progress("pack", done, total);
+        progress("pack", done, residentBytes);
     }
   }
-  return loaded;
+  return {};
 }
 
 Result<std::unique_ptr<ResidentWeights>>
@@ -87,40 +116,69 @@ ResidentWeights::map(const LoadedModule &module, WeightsCacheFile file,
                      const Progress &progress) {
   std::unique_ptr<ResidentWeights> loaded(new ResidentWeights(module));
   const WeightsCacheLayout &layout = file.layout();
-  if (module.device().threads().placement().numShares() > 1) {
+  if (!loaded->onHost() ||
+      module.device().threads().placement().numShares() > 1) {
     if (Result<void> ok = loaded->allocate(); !ok)
       return ok.takeError();
-    loaded->copyFrom(file, progress);
+    if (Result<void> ok = loaded->copyFrom(file, progress); !ok)
+      return ok.takeError();
     return loaded;
   }
   loaded->residentBytes = layout.tensorBytes;
-  loaded->pointers.resize(module.file().weights()->size());
+  loaded->addresses.resize(module.plan().weights()->size());
   for (const WeightsCacheLayout::Place &place : layout.places)
-    loaded->pointers[place.weight] = file.data(place);
+    loaded->addresses[place.weight] = addressOf(file.data(place));
   if (progress)
     progress("map", layout.tensorBytes, layout.tensorBytes);
   loaded->mapping = std::move(file); // the addresses stay
   return loaded;
 }
 
-void ResidentWeights::copyFrom(const WeightsCacheFile &file,
-                               const Progress &progress) {
+Result<void> ResidentWeights::copyFrom(const WeightsCacheFile &file,
+                                       const Progress &progress) {
   constexpr uint64_t piece = weightsCachePiece;
   uint64_t done = 0;
   for (const WeightsCacheLayout::Place &place : file.layout().places) {
-    std::byte *target = tensors[place.weight].data();
+    Allocation &target = tensors[place.weight];
+    if (!onHost()) {
+      for (uint64_t first = 0; first < place.bytes; first += progressBytes) {
+        uint64_t count = std::min<uint64_t>(progressBytes, place.bytes - first);
+        if (Result<void> ok = allocator.memory().upload(
+                target.address() + first, file.data(place) + first, count);
+            !ok)
+          return ok;
+        done += count;
+        if (progress)
+          progress("map", done, residentBytes);
+      }
+      continue;
+    }
     owner.device().threads().run(
         static_cast<int64_t>((place.bytes + piece - 1) / piece),
         [&](int, int64_t begin, int64_t end) {
           uint64_t first = static_cast<uint64_t>(begin) * piece,
                    last = std::min(place.bytes,
                                    static_cast<uint64_t>(end) * piece);
-          std::memcpy(target + first, file.data(place) + first, last - first);
+          std::memcpy(target.data() + first, file.data(place) + first,
+                      last - first);
         });
     done += place.bytes;
     if (progress)
       progress("map", done, residentBytes);
   }
+  return {};
+}
+
+Result<const std::byte *>
+ResidentWeights::read(uint32_t weight, std::vector<std::byte> &copy) const {
+  if (onHost())
+    return data(weight);
+  copy.resize(byteSize(*owner.plan().weights()->Get(weight)));
+  if (Result<void> ok = allocator.memory().download(
+          copy.data(), addresses[weight], copy.size());
+      !ok)
+    return ok.takeError();
+  return static_cast<const std::byte *>(copy.data());
 }
 
 int64_t ResidentWeights::damagedWeight() const {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cassert>
 #include <chrono>
-#include <cstring>
 #include <limits>
 
 using namespace prefill;
@@ -17,15 +16,6 @@ Error invalidArgument(const std::string &message) {
   return Error{ErrorCode::invalidArgument, message};
 }
 
-/// Calls into machine code that carries no type information for UBSan.
-#if defined(__clang__)
-__attribute__((no_sanitize("function")))
-#endif
-void callKernel(KernelFunction kernel, const uint64_t *args, int64_t begin,
-                int64_t end, void *scratch) {
-  kernel(args, begin, end, scratch);
-}
-
 } // namespace
 
 Result<std::unique_ptr<Session>> Session::create(LoadedModule &module,
@@ -35,7 +25,13 @@ Result<std::unique_ptr<Session>> Session::create(LoadedModule &module,
     return invalidArgument("the weights were loaded for another module");
   if (&cache.module() != &module)
     return invalidArgument("the KV cache was made for another module");
-  return std::unique_ptr<Session>(new Session(module, weights, cache));
+  std::unique_ptr<Session> session(new Session(module, weights, cache));
+  Result<std::unique_ptr<Stream>> stream =
+      module.code().createStream(session->allocator);
+  if (!stream)
+    return stream.takeError();
+  session->stream = std::move(*stream);
+  return session;
 }
 
 Result<Batch> Session::check(const int32_t *tokens, const int32_t *cuSeqlens,
@@ -90,26 +86,9 @@ Result<Batch> Session::check(const int32_t *tokens, const int32_t *cuSeqlens,
                allLogits};
 }
 
-Result<void> Session::prepareScratch() {
-  uint64_t bytes = 0;
-  for (const module::Kernel *kernel : *module.file().kernels())
-    bytes = std::max<uint64_t>(bytes, kernel->scratch_bytes());
-  scratchStride = (bytes + 63) / 64 * 64 + (poison ? canaryBytes : 0);
-  uint64_t total = scratchStride * module.device().threads().size();
-  if (total <= scratch.size())
-    return {};
-  scratch = Allocation();
-  Result<Allocation> grown =
-      allocator.allocate(MemoryClass::temporaries, total, "kernel scratch");
-  if (!grown)
-    return grown.takeError();
-  scratch = std::move(*grown);
-  return {};
-}
-
 Result<void> Session::prepareScore() {
   int64_t heads = 0;
-  for (const module::Launch *launch : *module.file().launches())
+  for (const module::Launch *launch : *plan.launches())
     for (const module::Arg *arg : *launch->args())
       if (arg->kind() == module::ArgKind::score)
         heads = std::max<int64_t>(heads, arg->index());
@@ -129,76 +108,110 @@ Result<void> Session::prepareScore() {
       return grown.takeError();
     score = std::move(*grown);
   }
-  if (poison && bytes) {
-    std::memset(score.data(), canaryPattern, score.size());
-    std::memset(score.data(), nanPattern, bytes);
-  }
-  return {};
+  if (!poison || bytes == 0)
+    return {};
+  DeviceMemory &memory = allocator.memory();
+  if (Result<void> ok =
+          memory.fill(score.address(), canaryPattern, score.size());
+      !ok)
+    return ok;
+  return memory.fill(score.address(), nanPattern, bytes);
 }
 
 Result<void> Session::prepare(const Batch &batch) {
-  const module::Module &file = module.file();
   rowsPad = module.padRows(batch.numTokens());
   logitRowsPad = module.padRows(batch.numLogitRows());
   if (rowsPad > std::numeric_limits<int32_t>::max())
     return invalidArgument("a batch of " + std::to_string(batch.numTokens()) +
                            " tokens, expected less than 2^31 with padding");
   if (Result<void> ok =
-          arena.prepare(file, rowsPad, logitRowsPad, poison, allocator);
+          arena.prepare(plan, rowsPad, logitRowsPad, poison, allocator);
       !ok)
     return ok;
   for (int64_t i = 0; i < batch.numSequences(); ++i)
     cache.reserve(batch.sequences[i], cache.length(batch.sequences[i]) +
                                           batch.cuSeqlens[i + 1] -
                                           batch.cuSeqlens[i]);
-  if (Result<void> ok =
-          metadata.build(batch, cache, rowsPad, logitRowsPad, allocator);
+  if (Result<void> ok = metadata.build(batch, cache, rowsPad, logitRowsPad,
+                                       allocator, hostAllocator);
       !ok)
     return ok;
-  if (Result<void> ok = prepareScratch(); !ok)
+  if (Result<void> ok = prepareScore(); !ok)
     return ok;
-  return prepareScore();
+  return stream->beginCall({rowsPad, logitRowsPad, batch.numSequences()});
 }
 
-void Session::expandArguments(const module::Launch &launch,
-                              std::vector<uint64_t> &words) {
-  auto pointer = [](const void *address) {
-    return static_cast<uint64_t>(reinterpret_cast<uintptr_t>(address));
-  };
+void Session::expandArguments(const module::Launch &launch) {
   words.clear();
   for (const module::Arg *arg : *launch.args()) {
     switch (arg->kind()) {
     case module::ArgKind::buffer:
-      words.push_back(pointer(arena.buffer(arg->index())));
+      words.push_back(arena.buffer(arg->index()));
       break;
     case module::ArgKind::weight:
-      words.push_back(pointer(weights.data(arg->index())));
+      words.push_back(weights.address(arg->index()));
       break;
     case module::ArgKind::batch:
       metadata.appendWords(words);
       break;
     case module::ArgKind::kv_cache: {
       const KVCacheLayout &layout = cache.layout();
-      words.insert(words.end(), {pointer(cache.keys(arg->index())),
-                                 pointer(cache.values(arg->index())),
-                                 static_cast<uint64_t>(layout.blockStride),
-                                 static_cast<uint64_t>(layout.tokenStride),
-                                 static_cast<uint64_t>(layout.headStride)});
+      words.insert(words.end(),
+                   {cache.keys(arg->index()), cache.values(arg->index()),
+                    static_cast<uint64_t>(layout.blockStride),
+                    static_cast<uint64_t>(layout.tokenStride),
+                    static_cast<uint64_t>(layout.headStride)});
       break;
     }
     case module::ArgKind::score:
-      words.push_back(pointer(score.data()));
+      words.push_back(score.address());
       words.push_back(static_cast<uint64_t>(metadata.maxKVLength()));
       break;
     }
   }
 }
 
-void Session::launch(const module::Launch &launch, const Batch &batch,
-                     std::vector<uint64_t> &words) {
-  expandArguments(launch, words);
-  const module::Kernel &kernel = *module.file().kernels()->Get(launch.kernel());
-  const module::Grid &grid = *kernel.grid();
+void Session::listRanges(const module::Launch &launch) {
+  ranges.clear();
+  if (!module.device().backend().wantsRanges())
+    return;
+  for (const module::Arg *arg : *launch.args()) {
+    uint32_t index = arg->index();
+    switch (arg->kind()) {
+    case module::ArgKind::buffer: {
+      const module::Buffer &buffer = *plan.buffers()->Get(index);
+      ranges.push_back({arena.buffer(index), arena.bytes(buffer),
+                        buffer.name()->str(), /*writable=*/true});
+      break;
+    }
+    case module::ArgKind::weight: {
+      const module::Weight &weight = *plan.weights()->Get(index);
+      ranges.push_back({weights.address(index), byteSize(weight),
+                        weight.name()->str(), /*writable=*/false});
+      break;
+    }
+    case module::ArgKind::batch:
+      metadata.appendRanges(ranges);
+      break;
+    case module::ArgKind::kv_cache:
+      for (const KVCache::Part &part : cache.parts(index))
+        ranges.push_back({part.address, part.bytes,
+                          "layer" + std::to_string(index) + "." + part.name,
+                          /*writable=*/true});
+      break;
+    case module::ArgKind::score:
+      ranges.push_back(
+          {score.address(), scoreBytes, "scores", /*writable=*/true});
+      break;
+    }
+  }
+}
+
+Result<void> Session::launch(uint32_t index, const Batch &batch) {
+  const module::Launch &launch = *plan.launches()->Get(index);
+  expandArguments(launch);
+  listRanges(launch);
+  const module::Grid &grid = *plan.kernels()->Get(launch.kernel())->grid();
   int64_t rows =
       grid.domain() == module::RowDomain::tokens ? rowsPad : logitRowsPad;
   int64_t workgroups = (rows + grid.block() - 1) / grid.block();
@@ -208,39 +221,39 @@ void Session::launch(const module::Launch &launch, const Batch &batch,
   if (grid.plus_sequences())
     workgroups += batch.numSequences();
   workgroups *= grid.multiplier(); // < 2^32 * 2^28
+  Result<void> done = stream->launch(
+      {index, launch.kernel(), words, workgroups, grain, ranges});
+  if (done)
+    return done;
+  Error error = done.takeError();
+  error.message = describe(index) + ": " + error.message;
+  return error;
+}
 
-  if (poison)
-    for (int thread = 0; thread < module.device().threads().size(); ++thread) {
-      std::byte *own = scratch.data() + thread * scratchStride;
-      std::memset(own, canaryPattern, scratchStride);
-      std::memset(own, nanPattern, kernel.scratch_bytes());
-    }
-  KernelFunction function = module.kernel(launch.kernel());
-  module.device().threads().run(
-      workgroups,
-      [&](int thread, int64_t begin, int64_t end) {
-        callKernel(function, words.data(), begin, end,
-                   scratch.data() + thread * scratchStride);
-      },
-      grain);
+std::string Session::describe(uint32_t launchIndex) const {
+  return "launch " + std::to_string(launchIndex) + ", layer " +
+         std::to_string(plan.launches()->Get(launchIndex)->layer());
 }
 
 Result<void> Session::findDamage(uint32_t launchIndex) const {
-  const module::Module &file = module.file();
-  const module::Launch &launch = *file.launches()->Get(launchIndex);
-  const module::Kernel &kernel = *file.kernels()->Get(launch.kernel());
-  std::string where = arena.damage(file);
-  for (int thread = 0;
-       where.empty() && thread < module.device().threads().size(); ++thread)
-    if (const std::byte *own = scratch.data() + thread * scratchStride;
-        std::any_of(own + kernel.scratch_bytes(), own + scratchStride,
+  const module::Launch &launch = *plan.launches()->Get(launchIndex);
+  const module::Kernel &kernel = *plan.kernels()->Get(launch.kernel());
+  Result<std::string> damaged = arena.damage(plan);
+  if (!damaged)
+    return damaged.takeError();
+  std::string where = *damaged;
+  if (where.empty())
+    where = stream->damage(kernel);
+  if (where.empty() && scoreBytes < score.size()) {
+    std::vector<std::byte> behind(score.size() - scoreBytes);
+    if (Result<void> ok = allocator.memory().download(
+            behind.data(), score.address() + scoreBytes, behind.size());
+        !ok)
+      return ok;
+    if (std::any_of(behind.begin(), behind.end(),
                     [](std::byte b) { return b != std::byte(canaryPattern); }))
-      where = "behind the scratch of thread " + std::to_string(thread);
-  if (where.empty() && scoreBytes < score.size() &&
-      std::any_of(
-          score.data() + scoreBytes, score.data() + score.size(),
-          [](std::byte b) { return b != std::byte(canaryPattern); }))
-    where = "behind the score matrix";
+      where = "behind the score matrix";
+  }
   if (where.empty() && !score.guardIntact())
     where = "behind the score matrix";
   if (where.empty() && !cache.guardIntact())
@@ -249,12 +262,11 @@ Result<void> Session::findDamage(uint32_t launchIndex) const {
     where = "behind the batch metadata";
   if (int64_t weight = weights.damagedWeight(); where.empty() && weight >= 0)
     where =
-        "behind weight " + quote(file.weights()->Get(weight)->name()->str());
+        "behind weight " + quote(plan.weights()->Get(weight)->name()->str());
   if (where.empty())
     return {};
-  return invalidModule("kernel " + quote(kernel.name()->string_view()) +
-                       " (launch " + std::to_string(launchIndex) + ", layer " +
-                       std::to_string(launch.layer()) + ") wrote " + where);
+  return invalidModule("kernel " + quote(kernel.name()->string_view()) + " (" +
+                       describe(launchIndex) + ") wrote " + where);
 }
 
 uint64_t Session::countFlops(const Batch &batch) const {
@@ -296,22 +308,35 @@ Result<void> Session::run(const int32_t *tokens, const int32_t *cuSeqlens,
   if (Result<void> ok = prepare(*batch); !ok)
     return ok;
 
-  const module::Module &file = module.file();
-  std::vector<uint64_t> words;
   times.clear();
-  for (uint32_t i = 0; i < file.launches()->size(); ++i) {
+  for (uint32_t i = 0; i < plan.launches()->size(); ++i) {
     uint64_t begin = sinceStart();
-    launch(*file.launches()->Get(i), *batch, words);
+    if (Result<void> ok = launch(i, *batch); !ok)
+      return ok;
     times.push_back({begin, sinceStart() - begin});
     if (!poison)
       continue;
+    if (Result<void> ok = stream->synchronize(); !ok)
+      return ok;
     if (Result<void> ok = findDamage(i); !ok)
       return ok;
-    arena.poisonPaddedRows(file, batch->numTokens(), batch->numLogitRows());
+    if (Result<void> ok = arena.poisonPaddedRows(plan, batch->numTokens(),
+                                                 batch->numLogitRows());
+        !ok)
+      return ok;
   }
+  if (Result<void> ok = stream->endCall(); !ok)
+    return ok;
+  if (std::vector<LaunchTime> measured = stream->launchTimes();
+      !measured.empty())
+    times = std::move(measured);
 
-  std::memcpy(logits, arena.buffer(file.logits_buffer()),
-              batch->numLogitRows() * file.vocab_size() * sizeof(float));
+  const module::Module &file = module.file();
+  if (Result<void> ok = allocator.memory().download(
+          logits, arena.buffer(plan.logits_buffer()),
+          batch->numLogitRows() * file.vocab_size() * sizeof(float));
+      !ok)
+    return ok;
   lastFlops = countFlops(*batch);
   for (int64_t i = 0; i < numSequences; ++i)
     cache.setLength(sequences[i], cache.length(sequences[i]) +
@@ -334,10 +359,11 @@ Result<void> Session::stage(const int32_t *tokens, const int32_t *cuSeqlens,
   return {};
 }
 
-void Session::runStaged(uint32_t index) {
+Result<void> Session::runStaged(uint32_t index) {
   assert(staged && "stage() comes first");
-  std::vector<uint64_t> words;
-  launch(*module.file().launches()->Get(index), *staged, words);
+  if (Result<void> ok = launch(index, *staged); !ok)
+    return ok;
+  return stream->synchronize();
 }
 
 uint64_t Session::memory(MemoryClass memoryClass) const {
@@ -350,7 +376,7 @@ uint64_t Session::memory(MemoryClass memoryClass) const {
   case MemoryClass::temporaries:
     break;
   }
-  return allocator.peak(memoryClass);
+  return allocator.peak(memoryClass) + hostAllocator.peak(memoryClass);
 }
 
 void Session::setPoison(bool enabled) {
@@ -358,7 +384,7 @@ void Session::setPoison(bool enabled) {
   staged.reset();
   // What a mode has laid out means nothing to the other.
   arena = ActivationArena();
-  scratch = Allocation();
   score = Allocation();
+  stream->setPoison(enabled);
   times.clear();
 }

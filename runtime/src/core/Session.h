@@ -3,6 +3,7 @@
 #define PREFILL_RUNTIME_CORE_SESSION_H
 
 #include "core/ActivationArena.h"
+#include "core/Backend.h"
 #include "core/BatchMetadata.h"
 #include "core/KVCache.h"
 #include "core/ResidentWeights.h"
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace prefill::rt {
@@ -35,51 +37,57 @@ public:
   /// Runs one launch of the call that was staged last. Its input is what the
   /// buffers hold: run the launches before it first, in order. The cache's
   /// lengths stay what they are. `index` is less than the number of launches.
-  void runStaged(uint32_t index);
+  Result<void> runStaged(uint32_t index);
 
   uint64_t memory(MemoryClass memoryClass) const;
   /// Of the last call; the padding's work is not counted.
   uint64_t flops() const { return lastFlops; }
 
-  struct LaunchTime {
-    uint64_t startNs, durationNs;
-  };
-  /// Of the last call, indexed as the module's launches.
+  using LaunchTime = Stream::LaunchTime;
+  /// Of the last call, indexed as the plan's launches.
   const std::vector<LaunchTime> &launchTimes() const { return times; }
 
   void setPoison(bool enabled);
 
+  /// Stream::counters of the last call.
+  std::string counters() const { return stream->counters(); }
+
 private:
   Session(LoadedModule &module, ResidentWeights &weights, KVCache &cache)
-      : module(module), weights(weights), cache(cache) {}
+      : module(module), plan(module.plan()), weights(weights), cache(cache),
+        allocator(module.device().backend().memory()) {}
 
   Result<Batch> check(const int32_t *tokens, const int32_t *cuSeqlens,
                       const int32_t *sequences, int64_t numSequences,
                       bool allLogits, const float *logits) const;
   Result<void> prepare(const Batch &batch);
-  Result<void> prepareScratch();
   Result<void> prepareScore();
-  void expandArguments(const module::Launch &launch,
-                       std::vector<uint64_t> &words);
-  void launch(const module::Launch &launch, const Batch &batch,
-              std::vector<uint64_t> &words);
+  void expandArguments(const module::Launch &launch);
+  void listRanges(const module::Launch &launch);
+  Result<void> launch(uint32_t index, const Batch &batch);
   Result<void> findDamage(uint32_t launchIndex) const;
+  /// "launch 3, layer 0".
+  std::string describe(uint32_t launchIndex) const;
   uint64_t countFlops(const Batch &batch) const;
 
   LoadedModule &module;
+  const module::Plan &plan;
   ResidentWeights &weights;
   KVCache &cache;
-  Allocator allocator;
+  Allocator allocator;     ///< of the device's memory
+  Allocator hostAllocator; ///< of this machine's, where that is another
+  std::unique_ptr<Stream> stream;
   ActivationArena arena;
   BatchMetadata metadata;
-  Allocation scratch; ///< scratchStride bytes for each thread
-  uint64_t scratchStride = 0;
   Allocation score;        ///< f32 [num_q_heads, M_pad, max_kv]
   uint64_t scoreBytes = 0; ///< of it in use by this call
   int64_t rowsPad = 0, logitRowsPad = 0;
   bool poison = false;
   std::optional<Batch> staged;
   uint64_t lastFlops = 0;
+  // Of the launch at hand.
+  std::vector<uint64_t> words;
+  std::vector<MemoryRange> ranges;
   std::vector<LaunchTime> times;
 };
 

@@ -124,10 +124,9 @@ rt::CheckpointSource::open(const std::string &directory,
   return rt::CheckpointSource(std::move(*checkpoint), directory);
 }
 
-Result<void>
-rt::CheckpointSource::checkUnread(const module::Module &file) const {
+Result<void> rt::CheckpointSource::checkUnread(const module::Plan &plan) const {
   std::set<std::string, std::less<>> read;
-  for (const module::Weight *weight : *file.weights())
+  for (const module::Weight *weight : *plan.weights())
     if (const auto *source = weight->source_as_CheckpointSource())
       read.insert(source->name()->str());
   std::string unread;

@@ -36,11 +36,11 @@ public:
   /// it states model_type or a size.
   static Result<CheckpointSource> open(const std::string &directory,
                                        const module::Module &file);
-  /// Checks that no tensor is left that the module does not read. Harmless
+  /// Checks that no tensor is left that the plan does not read. Harmless
   /// leftovers are `*.rotary_emb.inv_freq` (buffers that old checkpoints
   /// stored) and lm_head.weight where the module has tied it to the embedding,
   /// which takes a look at every byte of both.
-  Result<void> checkUnread(const module::Module &file) const;
+  Result<void> checkUnread(const module::Plan &plan) const;
 
   Result<std::unique_ptr<TensorReader>>
   find(const std::string &name,

@@ -8,25 +8,24 @@
 using namespace prefill;
 using namespace prefill::rt;
 
-WeightPacking::WeightPacking(const module::Module &file,
-                             const WeightProgram &program, uint32_t index,
-                             std::byte *out)
-    : program(program), index(index), weight(*file.weights()->Get(index)),
-      pack(weight.source_as_PackSource()), out(out),
+WeightPacking::WeightPacking(const module::Plan &plan,
+                             const WeightProgram &program, uint32_t index)
+    : program(program), index(index), weight(*plan.weights()->Get(index)),
+      pack(weight.source_as_PackSource()),
       elementBytes(byteSize(weight.dtype())), numUnits(weight.shape()->Get(0)),
       unitElements(WeightProgram::rowLength(weight)) {
   static_assert(WeightKernels::blockRows == 16, "the rows of Scratch");
   if (!pack)
     return;
-  const module::Weight &input = *file.weights()->Get(pack->input());
+  const module::Weight &input = *plan.weights()->Get(pack->input());
   inputRows = input.shape()->Get(0);
   K = input.shape()->Get(1);
   panelsPerGroup = (pack->group_n() + pack->panel_n() - 1) / pack->panel_n();
 }
 
-void WeightPacking::write(int64_t unit, std::byte *scratchMemory) const {
+void WeightPacking::write(int64_t unit, std::byte *target,
+                          std::byte *scratchMemory) const {
   auto &scratch = *reinterpret_cast<Scratch *>(scratchMemory);
-  std::byte *target = out + unit * unitBytes();
   if (pack)
     return writePanel(unit, target, scratch);
   for (int64_t first = 0; first < unitElements; first += pieceElements) {

@@ -17,17 +17,17 @@ namespace prefill::rt {
 /// so that memory is read and written once.
 class WeightPacking {
 public:
-  /// `out` holds zeros: what the input does not fill stays as it is.
-  WeightPacking(const module::Module &file, const WeightProgram &program,
-                uint32_t weight, std::byte *out);
+  WeightPacking(const module::Plan &plan, const WeightProgram &program,
+                uint32_t weight);
 
   int64_t units() const { return numUnits; }
   int64_t unitBytes() const { return unitElements * elementBytes; }
   /// Bytes that a thread needs, 64-byte aligned; the same for every weight.
   static constexpr uint64_t scratchBytes() { return sizeof(Scratch); }
 
-  /// Thread safe for different units with scratch of one's own.
-  void write(int64_t unit, std::byte *scratch) const;
+  /// Writes the unit's bytes to `target`, which holds zeros: what the input
+  /// does not fill stays as it is. Thread safe with scratch of one's own.
+  void write(int64_t unit, std::byte *target, std::byte *scratch) const;
 
 private:
   /// Numbers of a row that are evaluated at once.
@@ -48,7 +48,6 @@ private:
   uint32_t index;
   const module::Weight &weight;
   const module::PackSource *pack;
-  std::byte *out;
   int64_t elementBytes, numUnits, unitElements;
   int64_t inputRows = 0, K = 0, panelsPerGroup = 1;
 };

@@ -7,14 +7,14 @@
 using namespace prefill;
 using namespace prefill::rt;
 
-Result<WeightProgram> WeightProgram::create(const module::Module &file,
+Result<WeightProgram> WeightProgram::create(const module::Plan &plan,
                                             const TensorSource &source) {
-  WeightProgram program(file);
-  uint32_t count = file.weights()->size();
+  WeightProgram program(plan);
+  uint32_t count = plan.weights()->size();
   program.readers.resize(count);
   program.gains.resize(count);
   for (uint32_t i = 0; i < count; ++i) {
-    const module::Weight &weight = *file.weights()->Get(i);
+    const module::Weight &weight = *plan.weights()->Get(i);
     if (const auto *tensor = weight.source_as_CheckpointSource()) {
       std::vector<int64_t> shape(weight.shape()->begin(),
                                  weight.shape()->end());
@@ -26,7 +26,7 @@ Result<WeightProgram> WeightProgram::create(const module::Module &file,
       // Every row needs the whole gain: evaluate it once. Its own inputs are
       // earlier weights, so they are ready.
       std::vector<float> &gain = program.gains[i];
-      gain.resize(file.weights()->Get(scaled->gain())->shape()->Get(0));
+      gain.resize(plan.weights()->Get(scaled->gain())->shape()->Get(0));
       for (size_t k = 0; k < gain.size(); ++k)
         program.row(scaled->gain(), static_cast<int64_t>(k), 0, 1, &gain[k]);
     }
@@ -43,7 +43,7 @@ int64_t WeightProgram::rowLength(const module::Weight &weight) {
 
 void WeightProgram::row(uint32_t index, int64_t row, int64_t begin,
                         int64_t count, float *out) const {
-  const module::Weight &weight = *file->weights()->Get(index);
+  const module::Weight &weight = *plan->weights()->Get(index);
   switch (weight.source_type()) {
   case module::WeightSource::CheckpointSource:
     readers[index]->read(row * rowLength(weight) + begin, count, out);
@@ -51,7 +51,7 @@ void WeightProgram::row(uint32_t index, int64_t row, int64_t begin,
 
   case module::WeightSource::ConcatSource:
     for (uint32_t input : *weight.source_as_ConcatSource()->inputs()) {
-      int64_t rows = file->weights()->Get(input)->shape()->Get(0);
+      int64_t rows = plan->weights()->Get(input)->shape()->Get(0);
       if (row < rows)
         return this->row(input, row, begin, count, out);
       row -= rows;
@@ -65,7 +65,7 @@ void WeightProgram::row(uint32_t index, int64_t row, int64_t begin,
     int64_t g = source.granularity(), run = row / g;
     uint32_t input = source.inputs()->Get(run % 2);
     int64_t inputRow = run / 2 * g + row % g;
-    if (inputRow < file->weights()->Get(input)->shape()->Get(0))
+    if (inputRow < plan->weights()->Get(input)->shape()->Get(0))
       return this->row(input, inputRow, begin, count, out);
     std::fill_n(out, count, 0.0f);
     return;

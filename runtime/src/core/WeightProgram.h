@@ -17,9 +17,9 @@ namespace prefill::rt {
 /// stored. Thread safe after create().
 class WeightProgram {
 public:
-  /// Resolves every tensor that is read. `file` must be verified; it and
-  /// `source` must outlive the program.
-  static Result<WeightProgram> create(const module::Module &file,
+  /// Resolves every tensor that is read. `plan` must be verified; it
+  /// and `source` must outlive the program.
+  static Result<WeightProgram> create(const module::Plan &plan,
                                       const TensorSource &source);
 
   /// Elements of one row: the product of the extents behind the first.
@@ -31,9 +31,9 @@ public:
            float *out) const;
 
 private:
-  explicit WeightProgram(const module::Module &file) : file(&file) {}
+  explicit WeightProgram(const module::Plan &plan) : plan(&plan) {}
 
-  const module::Module *file;
+  const module::Plan *plan;
   std::vector<std::unique_ptr<TensorReader>> readers; ///< of checkpoint weights
   std::vector<std::vector<float>> gains;              ///< of scaled weights
 };

@@ -28,10 +28,10 @@ int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class SourceVerifier {
 public:
-  SourceVerifier(const module::Module &file, uint32_t index,
+  SourceVerifier(const module::Plan &plan, int64_t maxSeq, uint32_t index,
                  const std::vector<int> &depths)
-      : file(file), index(index), depths(depths),
-        weight(*file.weights()->Get(index)) {}
+      : plan(plan), maxSeq(maxSeq), index(index), depths(depths),
+        weight(*plan.weights()->Get(index)) {}
 
   Result<void> verify() {
     if (Result<void> ok = verifyShape(); !ok)
@@ -100,7 +100,7 @@ private:
     if (depth > maxDepth)
       return fail("more than " + std::to_string(maxDepth) +
                   " transforms on top of each other");
-    return shapeOf(*file.weights()->Get(which));
+    return shapeOf(*plan.weights()->Get(which));
   }
 
   Result<void> expect(const Shape &given, const char *source) {
@@ -196,10 +196,9 @@ private:
     if (source.inv_freq()->size() == 0 || source.inv_freq()->size() > 1 << 16)
       return fail("rope table of " + std::to_string(source.inv_freq()->size()) +
                   " frequencies, expected 1 to 65536");
-    if (source.max_position() < file.max_seq())
+    if (source.max_position() < maxSeq)
       return fail("rope table for " + std::to_string(source.max_position()) +
-                  " positions, but max_seq is " +
-                  std::to_string(file.max_seq()));
+                  " positions, but max_seq is " + std::to_string(maxSeq));
     if (weight.dtype() != module::DType::f32)
       return fail("a rope table has to be f32");
     return expect(
@@ -207,7 +206,8 @@ private:
         "rope table");
   }
 
-  const module::Module &file;
+  const module::Plan &plan;
+  int64_t maxSeq;
   uint32_t index;
   const std::vector<int> &depths;
   const module::Weight &weight;
@@ -216,20 +216,19 @@ private:
 
 } // namespace
 
-Result<void> prefill::rt::verifyWeightProgram(const module::Module &file) {
+Result<void> prefill::rt::verifyWeightProgram(const module::Plan &plan,
+                                              int64_t maxSeq) {
   int64_t residentBytes = 0;
   std::vector<int> depths;
-  for (uint32_t i = 0; i < file.weights()->size(); ++i) {
-    SourceVerifier verifier(file, i, depths);
+  for (uint32_t i = 0; i < plan.weights()->size(); ++i) {
+    SourceVerifier verifier(plan, maxSeq, i, depths);
     if (Result<void> ok = verifier.verify(); !ok)
       return ok;
     depths.push_back(verifier.depth);
-    const module::Weight &weight = *file.weights()->Get(i);
+    const module::Weight &weight = *plan.weights()->Get(i);
     if (!weight.resident())
       continue;
-    int64_t bytes = byteSize(weight.dtype());
-    for (int64_t extent : *weight.shape())
-      bytes *= extent;
+    int64_t bytes = static_cast<int64_t>(byteSize(weight));
     if (residentBytes > std::numeric_limits<int64_t>::max() / 2 - bytes)
       return invalidModule("the weights overflow 2^62 bytes");
     residentBytes += bytes;

@@ -13,10 +13,11 @@ Result<WeightsCache> WeightsCache::create(const LoadedModule &module,
       return Error{ErrorCode::invalidArgument,
                    "the module was loaded from memory, so there is no place "
                    "beside it: expected the name of a cache file"};
-    places = weightsCachePlaces(module.path());
+    places = weightsCachePlaces(module.path(),
+                                module.plan().target()->string_view());
   }
   Result<WeightsCacheKey> key =
-      WeightsCacheKey::create(module.file(), source.path(), source.tensors());
+      WeightsCacheKey::create(module.plan(), source.path(), source.tensors());
   if (!key)
     return key.takeError();
   return WeightsCache(module, *key, std::move(places), !place.empty());
@@ -26,11 +27,11 @@ Result<std::unique_ptr<ResidentWeights>>
 WeightsCache::load(bool verify, const ResidentWeights::Progress &progress) {
   for (const std::string &place : places) {
     Result<std::optional<WeightsCacheFile>> file =
-        WeightsCacheFile::open(place, module->file(), key);
+        WeightsCacheFile::open(place, module->plan(), key);
     Result<void> intact;
     if (file && *file && verify) {
       uint64_t total = (*file)->layout().tensorBytes;
-      intact = (*file)->verify(module->file(), module->device().threads(),
+      intact = (*file)->verify(module->plan(), module->device().threads(),
                                [&](uint64_t done) {
                                  if (progress)
                                    progress("verify", done, total);
@@ -55,13 +56,14 @@ WeightsCache::load(bool verify, const ResidentWeights::Progress &progress) {
 Result<void> WeightsCache::write(const ResidentWeights &weights,
                                  const ResidentWeights::Progress &progress) {
   uint64_t total = weights.bytes();
+  std::vector<std::byte> copy; // of what lies on a device
   Result<void> written = Error{ErrorCode::io, "there is no place for a cache"};
   for (const std::string &place : places) {
     if (&place != &places.front())
       makeWeightsCacheDirectory(place);
     written = writeWeightsCache(
-        place, module->file(), key,
-        [&](uint32_t weight) { return weights.data(weight); },
+        place, module->plan(), key,
+        [&](uint32_t weight) { return weights.read(weight, copy); },
         [&](uint64_t done) {
           if (progress)
             progress("save", done, total);

@@ -18,7 +18,7 @@ Error WeightsCacheFile::refuse(const std::string &why) const {
 }
 
 Result<std::optional<WeightsCacheFile>>
-WeightsCacheFile::open(const std::string &path, const module::Module &file,
+WeightsCacheFile::open(const std::string &path, const module::Plan &plan,
                        const WeightsCacheKey &key) {
   // O_NONBLOCK: a pipe must not hang here.
   int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -28,7 +28,7 @@ WeightsCacheFile::open(const std::string &path, const module::Module &file,
     return Error{ErrorCode::io,
                  quote(path) + " cannot be opened: " + std::strerror(errno)};
   }
-  WeightsCacheFile cache(path, file);
+  WeightsCacheFile cache(path, plan);
   Result<void> mapped = cache.map(descriptor, key);
   ::close(descriptor);
   if (!mapped)
@@ -114,7 +114,7 @@ WeightsCacheFile::~WeightsCacheFile() {
 }
 
 Result<void> WeightsCacheFile::verify(
-    const module::Module &file, ThreadPool &threads,
+    const module::Plan &plan, ThreadPool &threads,
     const std::function<void(uint64_t done)> &progress) const {
   uint64_t done = 0;
   // A few tensors at a time: the caller's thread reports between launches.
@@ -135,7 +135,7 @@ Result<void> WeightsCacheFile::verify(
     });
     if (damaged != INT64_MAX)
       return refuse("is damaged: the checksum of weight " +
-                    quote(file.weights()
+                    quote(plan.weights()
                               ->Get(places.places[damaged].weight)
                               ->name()
                               ->str()) +

@@ -27,7 +27,7 @@ public:
   /// weights or for another weight program; with ErrorCode::invalidArgument
   /// what is something else altogether. `path` may be a symbolic link.
   static Result<std::optional<WeightsCacheFile>>
-  open(const std::string &path, const module::Module &file,
+  open(const std::string &path, const module::Plan &plan,
        const WeightsCacheKey &key);
 
   WeightsCacheFile(WeightsCacheFile &&other) noexcept;
@@ -45,12 +45,12 @@ public:
 
   /// Compares every tensor with its checksum, naming the first that differs.
   /// `progress` gets bytes done.
-  Result<void> verify(const module::Module &file, ThreadPool &threads,
+  Result<void> verify(const module::Plan &plan, ThreadPool &threads,
                       const std::function<void(uint64_t done)> &progress) const;
 
 private:
-  WeightsCacheFile(std::string path, const module::Module &file)
-      : name(std::move(path)), places(file) {}
+  WeightsCacheFile(std::string path, const module::Plan &plan)
+      : name(std::move(path)), places(plan) {}
   Result<void> map(int descriptor, const WeightsCacheKey &key);
   Error refuse(const std::string &why) const;
 
@@ -64,12 +64,13 @@ private:
 /// temporary file in the same directory, are flushed to the disk and only then
 /// take the name. A symbolic link stays one; what it names is replaced.
 /// Concurrent writers do not disturb each other, the last one's file stays.
-/// `tensor` gives the bytes of a weight; `progress` gets bytes done.
-Result<void>
-writeWeightsCache(const std::string &path, const module::Module &file,
-                  const WeightsCacheKey &key,
-                  const std::function<const std::byte *(uint32_t)> &tensor,
-                  const std::function<void(uint64_t done)> &progress);
+/// `tensor` gives the bytes of a weight until it is asked for the next one;
+/// `progress` gets bytes done.
+Result<void> writeWeightsCache(
+    const std::string &path, const module::Plan &plan,
+    const WeightsCacheKey &key,
+    const std::function<Result<const std::byte *>(uint32_t)> &tensor,
+    const std::function<void(uint64_t done)> &progress);
 
 } // namespace prefill::rt
 

@@ -9,24 +9,17 @@ uint64_t alignTo(uint64_t value, uint64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
 
-uint64_t bytesOf(const module::Weight &weight) {
-  uint64_t bytes = byteSize(weight.dtype());
-  for (int64_t extent : *weight.shape())
-    bytes *= extent;
-  return bytes;
-}
-
 } // namespace
 
-WeightsCacheLayout::WeightsCacheLayout(const module::Module &file) {
+WeightsCacheLayout::WeightsCacheLayout(const module::Plan &plan) {
   uint32_t numTensors = 0;
-  for (const module::Weight *weight : *file.weights())
+  for (const module::Weight *weight : *plan.weights())
     numTensors += weight->resident();
   uint64_t end = sizeof(WeightsCacheHeader) + numTensors * sizeof(uint64_t);
   for (bool large : {false, true})
-    for (uint32_t i = 0; i < file.weights()->size(); ++i) {
-      const module::Weight &weight = *file.weights()->Get(i);
-      uint64_t bytes = bytesOf(weight);
+    for (uint32_t i = 0; i < plan.weights()->size(); ++i) {
+      const module::Weight &weight = *plan.weights()->Get(i);
+      uint64_t bytes = byteSize(weight);
       if (!weight.resident() || (bytes >= weightsCachePiece) != large)
         continue;
       uint64_t offset = alignTo(end, large ? weightsCachePiece : 64);

@@ -30,10 +30,10 @@ inline constexpr uint32_t weightsCacheVersion = 1;
 /// (ext4 since Linux 6.16, XFS since 5.18; elsewhere it does no harm).
 inline constexpr uint64_t weightsCachePiece = uint64_t(2) << 20;
 
-/// Places follow from the module alone; the file need not say them.
+/// Places follow from the plan alone; the file need not say them.
 struct WeightsCacheLayout {
   struct Place {
-    uint32_t weight;        ///< index into the module's weights
+    uint32_t weight;        ///< index into the plan's weights
     uint64_t offset, bytes; ///< offset: a multiple of 64
   };
   /// Ascending by offset. Weights smaller than a piece come first, one after
@@ -42,7 +42,7 @@ struct WeightsCacheLayout {
   uint64_t tensorBytes = 0; ///< without header and padding
   uint64_t fileBytes = 0;   ///< a vector may be read past the last weight's end
 
-  explicit WeightsCacheLayout(const module::Module &file);
+  explicit WeightsCacheLayout(const module::Plan &plan);
 };
 
 /// header.checksum as it has to be.

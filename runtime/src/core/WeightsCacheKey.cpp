@@ -73,11 +73,11 @@ ssize_t readAt(int descriptor, void *out, size_t size, uint64_t offset) {
 
 } // namespace
 
-Hash128 prefill::rt::hashWeightProgram(const module::Module &file) {
+Hash128 prefill::rt::hashWeightProgram(const module::Plan &plan) {
   FieldHasher hasher;
   hasher.add(packingVersion);
-  hasher.add(static_cast<int64_t>(file.weights()->size()));
-  for (const module::Weight *weight : *file.weights()) {
+  hasher.add(static_cast<int64_t>(plan.weights()->size()));
+  for (const module::Weight *weight : *plan.weights()) {
     hasher.add(weight->name()->string_view());
     hasher.add(static_cast<int64_t>(weight->shape()->size()));
     for (int64_t extent : *weight->shape())
@@ -128,11 +128,11 @@ Result<Hash128> prefill::rt::hashCheckpoint(const std::string &directory,
   return hasher.digest();
 }
 
-Result<WeightsCacheKey> WeightsCacheKey::create(const module::Module &file,
+Result<WeightsCacheKey> WeightsCacheKey::create(const module::Plan &plan,
                                                 const std::string &directory,
                                                 const Checkpoint &checkpoint) {
   Result<Hash128> hash = hashCheckpoint(directory, checkpoint);
   if (!hash)
     return hash.takeError();
-  return WeightsCacheKey{hashWeightProgram(file), *hash};
+  return WeightsCacheKey{hashWeightProgram(plan), *hash};
 }

@@ -16,7 +16,7 @@ struct WeightsCacheKey {
   bool operator==(const WeightsCacheKey &) const = default;
 
   /// program: hashWeightProgram; checkpoint: hashCheckpoint.
-  static Result<WeightsCacheKey> create(const module::Module &file,
+  static Result<WeightsCacheKey> create(const module::Plan &plan,
                                         const std::string &directory,
                                         const Checkpoint &checkpoint);
 };
@@ -25,7 +25,7 @@ struct WeightsCacheKey {
 /// checkpoint, and of nothing else: every weight's name, shape, dtype, source
 /// with its parameters, and whether it is resident. Modules that differ in
 /// their code, plan or KV layout alone share a hash.
-Hash128 hashWeightProgram(const module::Module &file);
+Hash128 hashWeightProgram(const module::Plan &plan);
 
 /// Identifies a checkpoint without reading it: each file's name, size and time
 /// of modification, its header, and 64 blocks of 4 KiB spread evenly over it.

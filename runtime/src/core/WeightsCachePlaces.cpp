@@ -9,12 +9,15 @@
 using namespace prefill::rt;
 
 std::vector<std::string>
-prefill::rt::weightsCachePlaces(const std::string &modulePath) {
+prefill::rt::weightsCachePlaces(const std::string &modulePath,
+                                std::string_view target) {
+  std::string suffix =
+      target == "cpu" ? ".weights" : "." + std::string(target) + ".weights";
   std::error_code error;
   std::filesystem::path module = std::filesystem::canonical(modulePath, error);
   if (error)
     return {};
-  std::vector<std::string> places = {module.string() + ".weights"};
+  std::vector<std::string> places = {module.string() + suffix};
 
   auto absolute = [](const char *variable) -> std::filesystem::path {
     const char *value = std::getenv(variable);
@@ -28,9 +31,9 @@ prefill::rt::weightsCachePlaces(const std::string &modulePath) {
     std::snprintf(hash, sizeof hash, "%016llx",
                   static_cast<unsigned long long>(contentHash(
                       module.native().data(), module.native().size())));
-    places.push_back((cache / "prefill" /
-                      (module.filename().string() + "-" + hash + ".weights"))
-                         .string());
+    places.push_back(
+        (cache / "prefill" / (module.filename().string() + "-" + hash + suffix))
+            .string());
   }
   return places;
 }

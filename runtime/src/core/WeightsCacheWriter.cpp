@@ -189,11 +189,11 @@ private:
 } // namespace
 
 Result<void> prefill::rt::writeWeightsCache(
-    const std::string &path, const module::Module &file,
+    const std::string &path, const module::Plan &plan,
     const WeightsCacheKey &key,
-    const std::function<const std::byte *(uint32_t)> &tensor,
+    const std::function<Result<const std::byte *>(uint32_t)> &tensor,
     const std::function<void(uint64_t done)> &progress) {
-  WeightsCacheLayout layout(file);
+  WeightsCacheLayout layout(plan);
   NamelessFile output(path);
   if (Result<void> ok = output.create(layout.fileBytes); !ok)
     return ok;
@@ -212,9 +212,11 @@ Result<void> prefill::rt::writeWeightsCache(
   PieceWriter writer(output);
   for (size_t i = 0; i < layout.places.size(); ++i) {
     const WeightsCacheLayout::Place &place = layout.places[i];
-    const std::byte *data = tensor(place.weight);
-    checksums[i] = contentHash(data, place.bytes);
-    if (Result<void> ok = writer.put(data, place.bytes, place.offset); !ok)
+    Result<const std::byte *> data = tensor(place.weight);
+    if (!data)
+      return data.takeError();
+    checksums[i] = contentHash(*data, place.bytes);
+    if (Result<void> ok = writer.put(*data, place.bytes, place.offset); !ok)
       return ok;
     done += place.bytes;
     if (progress)

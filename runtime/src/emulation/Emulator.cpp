@@ -10,8 +10,14 @@ using namespace prefill::rt;
 using namespace prefill::rt::emulation;
 
 Emulator::Emulator(int numThreads)
-    : pool(std::make_unique<ThreadPool>(
-          numThreads > 0 ? numThreads : ThreadPool::availableProcessors())) {
+    : ownPool(std::make_unique<ThreadPool>(
+          numThreads > 0 ? numThreads : ThreadPool::availableProcessors())),
+      pool(ownPool.get()) {
+  for (int i = 0; i < pool->size(); ++i)
+    runners.push_back(std::make_unique<BlockRunner>());
+}
+
+Emulator::Emulator(ThreadPool &threads) : pool(&threads) {
   for (int i = 0; i < pool->size(); ++i)
     runners.push_back(std::make_unique<BlockRunner>());
 }

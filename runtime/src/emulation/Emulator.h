@@ -52,6 +52,8 @@ class Emulator {
 public:
   /// 0: all processors. Throws std::system_error as ThreadPool does.
   explicit Emulator(int numThreads = 0);
+  /// Blocks run on threads that others use too; they outlive the emulator.
+  explicit Emulator(ThreadPool &threads);
   ~Emulator();
 
   /// What kernels may touch; all else is out of bounds.
@@ -68,7 +70,8 @@ public:
 
 private:
   GlobalMemory globalMemory;
-  std::unique_ptr<ThreadPool> pool;
+  std::unique_ptr<ThreadPool> ownPool;
+  ThreadPool *pool;
   std::vector<std::unique_ptr<BlockRunner>> runners; ///< by host thread
 };
 

@@ -289,7 +289,7 @@ TEST_F(CacheTest, BlocksComeFromAFreeListInNoOrder) {
   auto created = KVCache::create(*loaded, 2, 32);
   ASSERT_TRUE(created);
   KVCache &cache = **created;
-  cache.poisonUnused();
+  ASSERT_TRUE(cache.poisonUnused());
   cache.reserve(0, 32);
   cache.reserve(1, 32);
   std::set<int32_t> ids(cache.blocks(0).begin(), cache.blocks(0).end());
@@ -322,7 +322,7 @@ TEST_F(CacheTest, PoisonSparesWhatIsStored) {
     std::vector<float> keys(5 * testKVHeads * testHeadDim, 1), values = keys;
     ASSERT_TRUE(cache.read(1, 1, keys.data(), values.data()));
     EXPECT_EQ(keys, std::vector<float>(keys.size(), 0));
-    cache.poisonUnused();
+    ASSERT_TRUE(cache.poisonUnused());
     ASSERT_TRUE(cache.read(1, 1, keys.data(), values.data()));
     EXPECT_EQ(keys, std::vector<float>(keys.size(), 0));
     EXPECT_EQ(values, std::vector<float>(keys.size(), 0));

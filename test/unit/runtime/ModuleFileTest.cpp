@@ -114,7 +114,7 @@ template <typename T> T &as(module::WeightSourceUnion &source) {
 
 const Damage damages[] = {
     {"FormatVersion", [](auto &m) { m.format_version = 1; },
-     "format version 1, this runtime reads version 2"},
+     "format version 1, this runtime reads version 3"},
     {"NoChecksum", [](auto &m) { m.checksum = 0; },
      "the file is damaged: it has no checksum"},
     {"Dtype", [](auto &m) { m.dtype = module::DType::i32; }, "dtype is 3"},
@@ -162,177 +162,230 @@ const Damage damages[] = {
                                          module::DType::f32, 0, 8, 8, 64);
      },
      "kv_cache num_kv_heads is 0"},
-    {"BucketsEmpty", [](auto &m) { m.row_buckets.clear(); },
+    {"BucketsEmpty", [](auto &m) { m.plans[0]->row_buckets.clear(); },
      "row_buckets is empty"},
-    {"BucketsOrder", [](auto &m) { m.row_buckets = {4, 4}; },
+    {"BucketsOrder", [](auto &m) { m.plans[0]->row_buckets = {4, 4}; },
      "row_buckets hold 4 after 4"},
-    {"WeightRank", [](auto &m) { m.weights[0]->shape.clear(); },
+    {"WeightRank", [](auto &m) { m.plans[0]->weights[0]->shape.clear(); },
      "weight 0 'model.embed_tokens.weight': rank 0"},
-    {"WeightExtent", [](auto &m) { m.weights[0]->shape = {0, 32}; },
+    {"WeightExtent", [](auto &m) { m.plans[0]->weights[0]->shape = {0, 32}; },
      "shape [0, 32]"},
     {"WeightOverflow",
      [](auto &m) {
-       m.weights[0]->shape = {int64_t(1) << 40, int64_t(1) << 40};
+       m.plans[0]->weights[0]->shape = {int64_t(1) << 40, int64_t(1) << 40};
      },
      "at most 2^42 elements"},
-    {"WeightDtype", [](auto &m) { m.weights[0]->dtype = module::DType::i64; },
+    {"WeightDtype",
+     [](auto &m) { m.plans[0]->weights[0]->dtype = module::DType::i64; },
      "weight 0 'model.embed_tokens.weight': dtype is 4"},
     {"ScaleInputLater",
      [](auto &m) {
-       as<module::ScaleColumnsSourceT>(m.weights[4]->source).input = 4;
+       as<module::ScaleColumnsSourceT>(m.plans[0]->weights[4]->source).input =
+           4;
      },
      "input 4 is not an earlier weight"},
-    {"ScaleShape", [](auto &m) { m.weights[3]->shape = {16}; },
+    {"ScaleShape", [](auto &m) { m.plans[0]->weights[3]->shape = {16}; },
      "scales the columns of [32, 32] by [16]"},
-    {"PackShape", [](auto &m) { m.weights[5]->shape = {4, 16, 2, 8}; },
+    {"PackShape",
+     [](auto &m) { m.plans[0]->weights[5]->shape = {4, 16, 2, 8}; },
      "shape [4, 16, 2, 8], but the packing gives [4, 16, 8, 2]"},
     {"PackPanel",
-     [](auto &m) { as<module::PackSourceT>(m.weights[5]->source).panel_n = 0; },
+     [](auto &m) {
+       as<module::PackSourceT>(m.plans[0]->weights[5]->source).panel_n = 0;
+     },
      "packs with panel_n 0"},
     {"PackRank",
-     [](auto &m) { as<module::PackSourceT>(m.weights[5]->source).input = 3; },
+     [](auto &m) {
+       as<module::PackSourceT>(m.plans[0]->weights[5]->source).input = 3;
+     },
      "packs [32], expected rank 2"},
     {"RopeTooShort",
      [](auto &m) {
-       as<module::RopeTableSourceT>(m.weights[1]->source).max_position = 63;
+       as<module::RopeTableSourceT>(m.plans[0]->weights[1]->source)
+           .max_position = 63;
      },
      "rope table for 63 positions, but max_seq is 64"},
-    {"RopeShape", [](auto &m) { m.weights[1]->shape = {64, 4}; },
+    {"RopeShape", [](auto &m) { m.plans[0]->weights[1]->shape = {64, 4}; },
      "shape [64, 4], but the rope table gives [64, 2]"},
     {"ConcatEmpty",
-     [](auto &m) { m.weights[4]->source.Set(module::ConcatSourceT()); },
+     [](auto &m) {
+       m.plans[0]->weights[4]->source.Set(module::ConcatSourceT());
+     },
      "concatenates 0 inputs"},
     {"ConcatShapes",
      [](auto &m) {
        module::ConcatSourceT concat;
        concat.inputs = {2, 1};
-       m.weights[4]->source.Set(std::move(concat));
+       m.plans[0]->weights[4]->source.Set(std::move(concat));
      },
      "concatenates [32, 32] and [64, 2]"},
     {"ConcatSum",
      [](auto &m) {
        module::ConcatSourceT concat;
        concat.inputs = {2, 0};
-       m.weights[4]->source.Set(std::move(concat));
+       m.plans[0]->weights[4]->source.Set(std::move(concat));
      },
      "shape [32, 32], but the concatenation gives [45, 32]"},
     {"InterleaveCount",
      [](auto &m) {
        module::InterleaveSourceT interleave;
        interleave.inputs = {2};
-       m.weights[4]->source.Set(std::move(interleave));
+       m.plans[0]->weights[4]->source.Set(std::move(interleave));
      },
      "interleaves 1 inputs, expected 2"},
     {"InterleaveGranularity",
      [](auto &m) {
        module::InterleaveSourceT interleave;
        interleave.inputs = {2, 2};
-       m.weights[4]->source.Set(std::move(interleave));
+       m.plans[0]->weights[4]->source.Set(std::move(interleave));
      },
      "interleaves in runs of 0"},
     {"BufferDomain",
-     [](auto &m) { m.buffers[0]->domain = module::RowDomain(5); },
+     [](auto &m) { m.plans[0]->buffers[0]->domain = module::RowDomain(5); },
      "buffer 0 'hidden': unknown row domain 5"},
-    {"BufferDtype", [](auto &m) { m.buffers[0]->dtype = module::DType(-3); },
+    {"BufferDtype",
+     [](auto &m) { m.plans[0]->buffers[0]->dtype = module::DType(-3); },
      "buffer 0 'hidden': unknown dtype -3"},
-    {"BufferRowBytes", [](auto &m) { m.buffers[0]->row_bytes = 0; },
+    {"BufferRowBytes", [](auto &m) { m.plans[0]->buffers[0]->row_bytes = 0; },
      "row_bytes is 0"},
-    {"BufferOffset", [](auto &m) { m.buffers[0]->row_offset = -64; },
+    {"BufferOffset", [](auto &m) { m.plans[0]->buffers[0]->row_offset = -64; },
      "row_offset is -64"},
-    {"BufferHuge", [](auto &m) { m.buffers[0]->row_bytes = INT64_MAX; },
+    {"BufferHuge",
+     [](auto &m) { m.plans[0]->buffers[0]->row_bytes = INT64_MAX; },
      "row_bytes is 9223372036854775807"},
-    {"LogitsBuffer", [](auto &m) { m.logits_buffer = 3; },
+    {"LogitsBuffer", [](auto &m) { m.plans[0]->logits_buffer = 3; },
      "logits_buffer is 3, but only 3 buffers exist"},
-    {"LogitsDomain", [](auto &m) { m.logits_buffer = 0; },
+    {"LogitsDomain", [](auto &m) { m.plans[0]->logits_buffer = 0; },
      "logits buffer 0 'hidden': expected f32 rows of vocab_size 13"},
-    {"KernelName", [](auto &m) { m.kernels[0]->name = ""; },
+    {"KernelName", [](auto &m) { m.plans[0]->kernels[0]->name = ""; },
      "kernel 0 '' has no name"},
     {"KernelBlock",
      [](auto &m) {
-       *m.kernels[0]->grid =
+       *m.plans[0]->kernels[0]->grid =
            module::Grid(module::RowDomain::tokens, false, 0, 1);
      },
      "kernel 0 'tk_embed': block is 0"},
     {"KernelMultiplier",
      [](auto &m) {
-       *m.kernels[0]->grid =
+       *m.plans[0]->kernels[0]->grid =
            module::Grid(module::RowDomain::tokens, false, 4, INT64_MAX);
      },
      "multiplier is 9223372036854775807"},
     {"KernelMultiplierImplausible",
      [](auto &m) {
-       *m.kernels[0]->grid = module::Grid(module::RowDomain::tokens, false, 4,
-                                          (int64_t(1) << 20) + 1);
+       *m.plans[0]->kernels[0]->grid = module::Grid(
+           module::RowDomain::tokens, false, 4, (int64_t(1) << 20) + 1);
      },
      "multiplier is 1048577, expected 1 to 1048576"},
     {"KernelScratch",
-     [](auto &m) { m.kernels[0]->scratch_bytes = int64_t(1) << 50; },
+     [](auto &m) { m.plans[0]->kernels[0]->scratch_bytes = int64_t(1) << 50; },
      "scratch_bytes is 1125899906842624"},
-    {"KernelWords", [](auto &m) { m.kernels[0]->num_words = 12; },
+    {"KernelWords", [](auto &m) { m.plans[0]->kernels[0]->num_words = 12; },
      "launch 0 passes 13 words, but kernel 0 'tk_embed' takes 12"},
-    {"KernelMissing", [](auto &m) { m.kernels[0]->name = "tk_nothing"; },
+    {"KernelMissing",
+     [](auto &m) { m.plans[0]->kernels[0]->name = "tk_nothing"; },
      "code cpu:avx2 does not define kernel 'tk_nothing'"},
-    {"LaunchKernel", [](auto &m) { m.launches[0]->kernel = 99; },
+    {"LaunchKernel", [](auto &m) { m.plans[0]->launches[0]->kernel = 99; },
      "launch 0: kernel 99, but only 5 exist"},
-    {"LaunchLayer", [](auto &m) { m.launches[0]->layer = 2; },
+    {"LaunchLayer", [](auto &m) { m.plans[0]->launches[0]->layer = 2; },
      "launch 0: layer is 2, expected -1 to 1"},
     {"ArgBuffer",
      [](auto &m) {
-       m.launches[0]->args[2] = module::Arg(module::ArgKind::buffer, 3);
+       m.plans[0]->launches[0]->args[2] =
+           module::Arg(module::ArgKind::buffer, 3);
      },
      "launch 0, argument 2: buffer 3, but only 3 exist"},
     {"ArgWeight",
      [](auto &m) {
-       m.launches[0]->args[1] = module::Arg(module::ArgKind::weight, 100);
+       m.plans[0]->launches[0]->args[1] =
+           module::Arg(module::ArgKind::weight, 100);
      },
      "launch 0, argument 1: weight 100, but only 10 exist"},
     {"ArgWeightNotResident",
      [](auto &m) {
-       m.launches[0]->args[1] = module::Arg(module::ArgKind::weight, 2);
+       m.plans[0]->launches[0]->args[1] =
+           module::Arg(module::ArgKind::weight, 2);
      },
      "is not resident"},
     {"ArgLayer",
      [](auto &m) {
-       m.launches[1]->args[3] = module::Arg(module::ArgKind::kv_cache, 2);
+       m.plans[0]->launches[1]->args[3] =
+           module::Arg(module::ArgKind::kv_cache, 2);
      },
      "launch 1, argument 3: layer 2, but only 2 exist"},
     {"ArgScore",
      [](auto &m) {
-       m.launches[0]->args[1] = module::Arg(module::ArgKind::score, 0);
+       m.plans[0]->launches[0]->args[1] =
+           module::Arg(module::ArgKind::score, 0);
      },
      "score heads is 0"},
     {"ArgKind",
      [](auto &m) {
-       m.launches[0]->args[1] = module::Arg(module::ArgKind(12), 0);
+       m.plans[0]->launches[0]->args[1] = module::Arg(module::ArgKind(12), 0);
      },
      "launch 0, argument 1: unknown kind 12"},
     {"ArgKindsDiffer",
-     [](auto &m) { std::swap(m.launches[4]->args[1], m.launches[4]->args[3]); },
+     [](auto &m) {
+       std::swap(m.plans[0]->launches[4]->args[1],
+                 m.plans[0]->launches[4]->args[3]);
+     },
      "launch 4, argument 1: kind kv_cache, but launch 1 of the same kernel 1 "
      "'tk_append_64' passes buffer"},
     {"ArgCountsDiffer",
      [](auto &m) {
        // As many words: a cache is five of them.
-       m.launches[4]->args.pop_back();
+       m.plans[0]->launches[4]->args.pop_back();
        for (int i = 0; i < 5; ++i)
-         m.launches[4]->args.push_back(module::Arg(module::ArgKind::buffer, 0));
+         m.plans[0]->launches[4]->args.push_back(
+             module::Arg(module::ArgKind::buffer, 0));
      },
      "launch 4 has 8 arguments, but launch 1 of the same kernel 1 "
      "'tk_append_64' has 4"},
-    {"CodeEmpty", [](auto &m) { m.code[0]->object.clear(); }, "is empty"},
-    {"CodeTruncated", [](auto &m) { m.code[0]->object.resize(2000); },
+    {"CodeEmpty", [](auto &m) { m.plans[0]->code[0]->object.clear(); },
+     "is empty"},
+    {"CodeTruncated", [](auto &m) { m.plans[0]->code[0]->object.resize(2000); },
      "code cpu:avx2 is truncated"},
-    {"CodeNoElf", [](auto &m) { m.code[0]->object.assign(1000, 'x'); },
+    {"CodeNoElf",
+     [](auto &m) { m.plans[0]->code[0]->object.assign(1000, 'x'); },
      "code cpu:avx2 is not an ELF file"},
     {"CodeOtherMachine",
      [](auto &m) {
-       m.code[0]->object[18] = 183; // aarch64
+       m.plans[0]->code[0]->object[18] = 183; // aarch64
      },
      "code cpu:avx2 is not for x86-64"},
-    {"CodeOtherTarget", [](auto &m) { m.code[0]->target = "cuda"; },
-     "no code for this CPU: it has 'cuda:avx2', this CPU supports"},
-    {"CodeNone", [](auto &m) { m.code.clear(); }, "it has 'nothing'"},
-    {"NewlineInName", [](auto &m) { m.kernels[0]->name = "two\nlines"; },
+    {"CodeFormat",
+     [](auto &m) { m.plans[0]->code[0]->format = module::CodeFormat(9); },
+     "code 'cpu':'avx2': unknown format 9"},
+    {"CodeOfAnotherTarget",
+     [](auto &m) { m.plans[0]->code[0]->format = module::CodeFormat::ptx; },
+     "code 'cpu':'avx2' (ptx): the format is not one for 'cpu'"},
+    {"CodeTwice",
+     [](auto &m) {
+       auto &code = m.plans[0]->code;
+       code.push_back(std::make_unique<module::CodeT>(*code[0]));
+     },
+     "code 'cpu':'avx2' (elf) appears twice"},
+    {"NoPlan", [](auto &m) { m.plans.clear(); },
+     "the module has 0 plans, expected 1 to 64"},
+    {"PlanTarget", [](auto &m) { m.plans[0]->target = "vulkan"; },
+     "plan 0 is for 'vulkan', expected cpu or cuda"},
+    {"PlanChip", [](auto &m) { m.plans[0]->chip = "sm_80"; },
+     "plan 0 for 'cpu': chip is 'sm_80', expected none"},
+    {"PlanTwice",
+     [](auto &m) {
+       m.plans.push_back(std::make_unique<module::PlanT>(*m.plans[0]));
+     },
+     "plans 0 and 1 are both for 'cpu'"},
+    {"CudaResourcesOfACpuKernel",
+     [](auto &m) {
+       m.plans[0]->kernels[2]->cuda =
+           std::make_unique<module::CudaResourcesT>();
+     },
+     "kernel 2 'tk_attention_64' has CUDA resources, but the plan is for "
+     "'cpu'"},
+    {"CodeNone", [](auto &m) { m.plans[0]->code.clear(); }, "it has 'nothing'"},
+    {"NewlineInName",
+     [](auto &m) { m.plans[0]->kernels[0]->name = "two\nlines"; },
      "does not define kernel 'two\\x0alines'"},
 };
 
@@ -350,13 +403,13 @@ TEST(ModuleFileHostile, DeepWeightProgram) {
   module::ModuleT file = makeTestModule();
   auto wrap = [&](uint32_t input) {
     auto weight = std::make_unique<module::WeightT>();
-    weight->name = "w" + std::to_string(file.weights.size());
+    weight->name = "w" + std::to_string(file.plans[0]->weights.size());
     weight->shape = {testHidden};
     module::ConcatSourceT concat;
     concat.inputs = {input};
     weight->source.Set(std::move(concat));
-    file.weights.push_back(std::move(weight));
-    return static_cast<uint32_t>(file.weights.size() - 1);
+    file.plans[0]->weights.push_back(std::move(weight));
+    return static_cast<uint32_t>(file.plans[0]->weights.size() - 1);
   };
   uint32_t last = 3;
   for (int i = 0; i < 64; ++i)
@@ -378,10 +431,9 @@ TEST(ModuleFileHostile, ForcedVariantMustExist) {
 TEST(ModuleFileHostile, UnknownVariantsAreForLaterRuntimes) {
   module::ModuleT file = makeTestModule();
   auto later = std::make_unique<module::CodeT>();
-  later->target = "cpu";
   later->variant = "avx10";
   later->object = {1, 2, 3};
-  file.code.insert(file.code.begin(), std::move(later));
+  file.plans[0]->code.insert(file.plans[0]->code.begin(), std::move(later));
   EXPECT_EQ(loadError(file), "");
 }
 
@@ -456,12 +508,12 @@ TEST(ModuleFileHostile, SurvivesSealedByteFlips) {
   // Not the object: only the checksum can tell damaged code.
   module::ModuleT file = makeTestModule();
   std::vector<uint8_t> valid = serialize(file);
-  auto object =
-      std::search(valid.begin(), valid.end(), file.code[0]->object.begin(),
-                  file.code[0]->object.end());
+  auto object = std::search(valid.begin(), valid.end(),
+                            file.plans[0]->code[0]->object.begin(),
+                            file.plans[0]->code[0]->object.end());
   ASSERT_NE(object, valid.end());
   size_t objectBegin = object - valid.begin();
-  size_t objectEnd = objectBegin + file.code[0]->object.size();
+  size_t objectEnd = objectBegin + file.plans[0]->code[0]->object.size();
 
   auto device = rt::Device::create("cpu", 1);
   ASSERT_TRUE(device);
@@ -487,9 +539,10 @@ TEST(ModuleFileHostile, SurvivesSealedByteFlips) {
     ++loaded;
     // A flip of its length or place changes the object after all, and the
     // dynamic linker trusts what it is given.
-    const std::vector<uint8_t> &original = file.code[0]->object;
+    const std::vector<uint8_t> &original = file.plans[0]->code[0]->object;
     bool sameCode = true;
-    for (const module::Code *code : *module::GetModule(bytes.data())->code())
+    for (const module::Code *code :
+         *module::GetModule(bytes.data())->plans()->Get(0)->code())
       sameCode &= std::equal(code->object()->begin(), code->object()->end(),
                              original.begin(), original.end());
     if (!sameCode)
@@ -500,7 +553,7 @@ TEST(ModuleFileHostile, SurvivesSealedByteFlips) {
     if (!whole)
       continue;
     uint64_t elements = 0; // a flip can make a valid model of many GB
-    for (const module::Weight *weight : *(*whole)->file().weights()) {
+    for (const module::Weight *weight : *(*whole)->plan().weights()) {
       uint64_t own = 1;
       for (int64_t extent : *weight->shape())
         own *= extent;

@@ -365,13 +365,28 @@ TEST_F(SessionErrors, PartsOfDifferentModules) {
       PREFILL_INVALID_ARGUMENT);
 }
 
+TEST(Device, OnlyEmulatorsAreConfigured) {
+  prefill_device *device = nullptr;
+  ASSERT_EQ(prefill_device_create("cpu", 1, &device), PREFILL_OK);
+  EXPECT_EQ(prefill_device_set_emulation(device, 1, 0), PREFILL_UNSUPPORTED);
+  EXPECT_THAT(prefill_last_error(), HasSubstr("expected cuda-emu:sm_XX"));
+  prefill_device_destroy(device);
+  EXPECT_EQ(prefill_device_set_emulation(nullptr, 1, 0),
+            PREFILL_INVALID_ARGUMENT);
+  TestRun run;
+  const char *counters = nullptr;
+  run.prefill({1});
+  ASSERT_EQ(prefill_session_counters(run.session, &counters), PREFILL_OK);
+  EXPECT_STREQ(counters, "");
+}
+
 TEST(Device, NamesWhatItDoesNotHave) {
   prefill_device *device = nullptr;
   EXPECT_EQ(prefill_device_create("cuda", 0, &device), PREFILL_UNSUPPORTED);
   EXPECT_THAT(prefill_last_error(), HasSubstr("no CUDA device"));
-  EXPECT_EQ(prefill_device_create("cuda-emu:sm_80", 0, &device),
-            PREFILL_UNSUPPORTED);
-  EXPECT_THAT(prefill_last_error(), HasSubstr("no cuda-emu backend"));
+  EXPECT_EQ(prefill_device_create("cuda-emu", 0, &device),
+            PREFILL_INVALID_ARGUMENT);
+  EXPECT_THAT(prefill_last_error(), HasSubstr("expected cuda-emu:sm_XX"));
   EXPECT_EQ(prefill_device_create("cpu:sse", 0, &device),
             PREFILL_INVALID_ARGUMENT);
   EXPECT_THAT(prefill_last_error(), HasSubstr("expected cpu, cpu:avx2"));

@@ -62,7 +62,7 @@ TEST_F(StagedCall, LaunchByLaunchWritesWhatTheWholeCallWrites) {
   std::vector<float> expected = readCache();
 
   ASSERT_TRUE(cache->truncate(0, 0));
-  cache->poisonUnused();
+  ASSERT_TRUE(cache->poisonUnused());
   {
     // The caller's tokens need not outlive stage().
     std::vector<int32_t> gone = tokens;
@@ -70,8 +70,8 @@ TEST_F(StagedCall, LaunchByLaunchWritesWhatTheWholeCallWrites) {
     std::fill(gone.begin(), gone.end(), 0);
   }
   EXPECT_EQ(cache->length(0), 0);
-  for (uint32_t i = 0; i < module->file().launches()->size(); ++i)
-    session->runStaged(i);
+  for (uint32_t i = 0; i < module->plan().launches()->size(); ++i)
+    ASSERT_TRUE(session->runStaged(i));
   EXPECT_EQ(cache->length(0), 0) << "a staged call leaves lengths alone";
   cache->setLength(0, count);
   EXPECT_EQ(readCache(), expected);

@@ -27,7 +27,7 @@ std::vector<uint8_t> testKernels() {
 /// Adds to a module under construction and returns indices.
 class Builder {
 public:
-  explicit Builder(module::ModuleT &file) : file(file) {}
+  explicit Builder(module::PlanT &plan) : plan(plan) {}
 
   template <typename Source>
   uint32_t weight(const std::string &name, std::vector<int64_t> shape,
@@ -38,8 +38,8 @@ public:
     weight->dtype = module::DType::f32;
     weight->source.Set(std::move(source));
     weight->resident = resident;
-    file.weights.push_back(std::move(weight));
-    return static_cast<uint32_t>(file.weights.size() - 1);
+    plan.weights.push_back(std::move(weight));
+    return static_cast<uint32_t>(plan.weights.size() - 1);
   }
 
   uint32_t checkpointWeight(const std::string &name, std::vector<int64_t> shape,
@@ -57,8 +57,8 @@ public:
     buffer->row_bytes = rowBytes;
     buffer->row_offset = rowOffset;
     buffer->dtype = module::DType::f32;
-    file.buffers.push_back(std::move(buffer));
-    return static_cast<uint32_t>(file.buffers.size() - 1);
+    plan.buffers.push_back(std::move(buffer));
+    return static_cast<uint32_t>(plan.buffers.size() - 1);
   }
 
   uint32_t kernel(const std::string &name, module::Grid grid, int32_t words,
@@ -68,8 +68,8 @@ public:
     kernel->grid = std::make_unique<module::Grid>(grid);
     kernel->num_words = words;
     kernel->scratch_bytes = scratchBytes;
-    file.kernels.push_back(std::move(kernel));
-    return static_cast<uint32_t>(file.kernels.size() - 1);
+    plan.kernels.push_back(std::move(kernel));
+    return static_cast<uint32_t>(plan.kernels.size() - 1);
   }
 
   void launch(uint32_t kernel, int32_t layer, std::vector<module::Arg> args) {
@@ -77,11 +77,11 @@ public:
     launch->kernel = kernel;
     launch->layer = layer;
     launch->args = std::move(args);
-    file.launches.push_back(std::move(launch));
+    plan.launches.push_back(std::move(launch));
   }
 
 private:
-  module::ModuleT &file;
+  module::PlanT &plan;
 };
 
 } // namespace
@@ -92,7 +92,7 @@ module::ModuleT prefill::test::makeTestModule(const TestModelOptions &options) {
   std::string suffix = paged ? "_4" : "_64";
 
   module::ModuleT file;
-  file.format_version = 2;
+  file.format_version = 3;
   file.checksum = 1; // there, for serialize() to fill in
   file.model_type = "llama";
   file.producer = "test";
@@ -108,9 +108,12 @@ module::ModuleT prefill::test::makeTestModule(const TestModelOptions &options) {
   file.kv_cache = std::make_unique<module::KVCacheSpec>(
       options.layout, module::DType::f32, testKVHeads, testHeadDim, testHeadDim,
       paged ? 4 : testMaxSeq);
-  file.row_buckets = {1, 4, 16};
+  file.plans.push_back(std::make_unique<module::PlanT>());
+  module::PlanT &plan = *file.plans.front();
+  plan.target = "cpu";
+  plan.row_buckets = {1, 4, 16};
 
-  Builder builder(file);
+  Builder builder(plan);
   uint32_t embedding = builder.checkpointWeight("model.embed_tokens.weight",
                                                 {testVocab, testHidden}, true);
   module::RopeTableSourceT rope;
@@ -145,7 +148,7 @@ module::ModuleT prefill::test::makeTestModule(const TestModelOptions &options) {
                                      testHidden * 4, testHidden * 4);
   uint32_t logits =
       builder.buffer("logits", RowDomain::logits, testVocab * 4, 0);
-  file.logits_buffer = logits;
+  plan.logits_buffer = logits;
 
   Grid rows(RowDomain::tokens, false, 4, 1);
   uint32_t embedKernel = builder.kernel("tk_embed", rows, 13);
@@ -186,10 +189,10 @@ module::ModuleT prefill::test::makeTestModule(const TestModelOptions &options) {
                   Arg(ArgKind::buffer, logits)});
 
   auto code = std::make_unique<module::CodeT>();
-  code->target = "cpu";
+  code->format = module::CodeFormat::elf;
   code->variant = options.variant;
   code->object = testKernels();
-  file.code.push_back(std::move(code));
+  plan.code.push_back(std::move(code));
   return file;
 }
 

@@ -243,8 +243,8 @@ TEST(Placement, ThreadsBeginWithTheirNodesShare) {
 // everything has the bits that one node gives.
 TEST(Placement, TwoNodesGiveTheSameBits) {
   module::ModuleT table = makeTestModule();
-  table.launches.clear();
-  table.weights.clear();
+  table.plans[0]->launches.clear();
+  table.plans[0]->weights.clear();
   for (int64_t rows : {5, 1700}) {
     auto weight = std::make_unique<module::WeightT>();
     weight->name = "w" + std::to_string(rows);
@@ -253,7 +253,7 @@ TEST(Placement, TwoNodesGiveTheSameBits) {
     source.name = weight->name;
     weight->source.Set(source);
     weight->resident = true;
-    table.weights.push_back(std::move(weight));
+    table.plans[0]->weights.push_back(std::move(weight));
   }
   std::vector<uint8_t> bytes = serialize(table);
   auto loadWith = [&](const Topology &topology) {
@@ -270,10 +270,10 @@ TEST(Placement, TwoNodesGiveTheSameBits) {
   std::string path = directory.path() + "/w";
   WeightsCacheKey key{{1, 2}, {3, 4}};
   auto written = writeWeightsCache(
-      path, module1->file(), key,
+      path, module1->plan(), key,
       [&](uint32_t weight) { return one->data(weight); }, nullptr);
   ASSERT_TRUE(written) << written.error().message;
-  auto file = WeightsCacheFile::open(path, module2->file(), key);
+  auto file = WeightsCacheFile::open(path, module2->plan(), key);
   ASSERT_TRUE(file && *file);
   uint64_t last = 0;
   auto copied = std::move(*ResidentWeights::map(
@@ -285,7 +285,7 @@ TEST(Placement, TwoNodesGiveTheSameBits) {
   EXPECT_EQ(copied->bytes(), one->bytes());
   EXPECT_EQ(copied->damagedWeight(), -1);
   for (uint32_t i : {0u, 1u}) {
-    size_t size = table.weights[i]->shape[0] * 4096;
+    size_t size = table.plans[0]->weights[i]->shape[0] * 4096;
     EXPECT_EQ(std::memcmp(one->data(i), two->data(i), size), 0);
     EXPECT_EQ(std::memcmp(one->data(i), copied->data(i), size), 0);
   }

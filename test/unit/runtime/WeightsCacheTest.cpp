@@ -73,8 +73,8 @@ class CacheFileTest : public testing::Test {
 protected:
   CacheFileTest() {
     module::ModuleT table = makeTestModule();
-    table.launches.clear();
-    table.weights.clear();
+    table.plans[0]->launches.clear();
+    table.plans[0]->weights.clear();
     int64_t index = 0;
     for (int64_t rows : {3, 700, 5, 512, 1600, 1}) {
       auto weight = std::make_unique<module::WeightT>();
@@ -85,7 +85,7 @@ protected:
       source.name = weight->name;
       weight->source.Set(source);
       weight->resident = rows != 1;
-      table.weights.push_back(std::move(weight));
+      table.plans[0]->weights.push_back(std::move(weight));
     }
     std::vector<uint8_t> bytes = serialize(table);
     device = std::move(*rt::Device::create("cpu", 2));
@@ -98,20 +98,20 @@ protected:
 
   std::string write() {
     auto written = rt::writeWeightsCache(
-        path, module->file(), key,
+        path, module->plan(), key,
         [&](uint32_t weight) { return weights->data(weight); }, nullptr);
     return written ? "" : written.error().message;
   }
   /// What open says, or "used".
   std::string open() {
-    auto file = rt::WeightsCacheFile::open(path, module->file(), key);
+    auto file = rt::WeightsCacheFile::open(path, module->plan(), key);
     if (!file)
       return file.error().message;
     return *file ? "used" : "absent";
   }
   std::string verify() {
-    auto file = rt::WeightsCacheFile::open(path, module->file(), key);
-    auto intact = (*file)->verify(module->file(), device->threads(), nullptr);
+    auto file = rt::WeightsCacheFile::open(path, module->plan(), key);
+    auto intact = (*file)->verify(module->plan(), device->threads(), nullptr);
     return intact ? "" : intact.error().message;
   }
 
@@ -126,13 +126,13 @@ protected:
 TEST_F(CacheFileTest, GivesBackEveryByte) {
   EXPECT_EQ(open(), "absent");
   ASSERT_EQ(write(), "");
-  auto file = rt::WeightsCacheFile::open(path, module->file(), key);
+  auto file = rt::WeightsCacheFile::open(path, module->plan(), key);
   ASSERT_TRUE(file) << file.error().message;
   auto mapped =
       std::move(*rt::ResidentWeights::map(*module, std::move(**file), nullptr));
   EXPECT_EQ(mapped->bytes(), weights->bytes());
   EXPECT_EQ(mapped->damagedWeight(), -1);
-  const module::Module &table = module->file();
+  const module::Plan &table = module->plan();
   for (uint32_t i = 0; i < table.weights()->size(); ++i) {
     if (!table.weights()->Get(i)->resident()) {
       EXPECT_EQ(mapped->data(i), nullptr);
@@ -146,7 +146,7 @@ TEST_F(CacheFileTest, GivesBackEveryByte) {
 }
 
 TEST_F(CacheFileTest, LargeWeightsLieAtWholePieces) {
-  rt::WeightsCacheLayout layout(module->file());
+  rt::WeightsCacheLayout layout(module->plan());
   ASSERT_EQ(layout.places.size(), 5u);
   uint64_t end = sizeof(rt::WeightsCacheHeader), bytes = 0;
   for (const auto &place : layout.places) {
@@ -200,7 +200,7 @@ TEST_F(CacheFileTest, EveryBitOfTheHeaderCounts) {
 TEST_F(CacheFileTest, VerifyNamesTheDamagedWeight) {
   ASSERT_EQ(write(), "");
   EXPECT_EQ(verify(), "");
-  rt::WeightsCacheLayout layout(module->file());
+  rt::WeightsCacheLayout layout(module->plan());
   for (const auto &place : layout.places)
     for (uint64_t at : {uint64_t(0), place.bytes / 2, place.bytes - 1}) {
       std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -307,7 +307,7 @@ TEST_F(CacheFileTest, WritersAndReadersDoNotDisturbEachOther) {
 
 TEST_F(CacheFileTest, AFileInUseMayBeReplaced) {
   ASSERT_EQ(write(), "");
-  auto file = rt::WeightsCacheFile::open(path, module->file(), key);
+  auto file = rt::WeightsCacheFile::open(path, module->plan(), key);
   ASSERT_TRUE(file && *file);
   const auto &place = (*file)->layout().places.back();
   ASSERT_EQ(write(), "");
@@ -320,7 +320,8 @@ TEST_F(CacheFileTest, AFileInUseMayBeReplaced) {
 
 rt::Hash128 programHash(const module::ModuleT &table) {
   std::vector<uint8_t> bytes = serialize(table);
-  return rt::hashWeightProgram(*module::GetModule(bytes.data()));
+  return rt::hashWeightProgram(
+      *module::GetModule(bytes.data())->plans()->Get(0));
 }
 
 /// A weight of every source.
@@ -328,10 +329,10 @@ module::ModuleT everySource() {
   module::ModuleT table = makeTestModule();
   auto add = [&](auto source, std::vector<int64_t> shape) {
     auto weight = std::make_unique<module::WeightT>();
-    weight->name = "w" + std::to_string(table.weights.size());
+    weight->name = "w" + std::to_string(table.plans[0]->weights.size());
     weight->shape = std::move(shape);
     weight->source.Set(std::move(source));
-    table.weights.push_back(std::move(weight));
+    table.plans[0]->weights.push_back(std::move(weight));
   };
   module::ConcatSourceT concat;
   concat.inputs = {2, 3};
@@ -351,27 +352,33 @@ TEST(WeightsCacheKey, SeesEverythingThatDecidesBytes) {
   rt::Hash128 original = programHash(everySource());
   EXPECT_EQ(programHash(everySource()), original);
   auto find = [](module::ModuleT &table, module::WeightSource type) {
-    for (auto &weight : table.weights)
+    for (auto &weight : table.plans[0]->weights)
       if (weight->source.type == type)
         return weight.get();
     ADD_FAILURE() << "no weight of source " << int(type);
-    return table.weights[0].get();
+    return table.plans[0]->weights[0].get();
   };
   using Edit = std::function<void(module::ModuleT &)>;
   using module::WeightSource;
   const std::vector<std::pair<const char *, Edit>> edits = {
-      {"name", [](auto &table) { table.weights[1]->name += "x"; }},
-      {"shape", [](auto &table) { ++table.weights[1]->shape[0]; }},
-      {"rank", [](auto &table) { table.weights[1]->shape.push_back(1); }},
+      {"name", [](auto &table) { table.plans[0]->weights[1]->name += "x"; }},
+      {"shape", [](auto &table) { ++table.plans[0]->weights[1]->shape[0]; }},
+      {"rank",
+       [](auto &table) { table.plans[0]->weights[1]->shape.push_back(1); }},
       {"dtype",
-       [](auto &table) { table.weights[0]->dtype = module::DType::bf16; }},
+       [](auto &table) {
+         table.plans[0]->weights[0]->dtype = module::DType::bf16;
+       }},
       {"resident",
        [](auto &table) {
-         table.weights[0]->resident = !table.weights[0]->resident;
+         table.plans[0]->weights[0]->resident =
+             !table.plans[0]->weights[0]->resident;
        }},
-      {"one less", [](auto &table) { table.weights.pop_back(); }},
+      {"one less", [](auto &table) { table.plans[0]->weights.pop_back(); }},
       {"order",
-       [](auto &table) { std::swap(table.weights[0], table.weights[1]); }},
+       [](auto &table) {
+         std::swap(table.plans[0]->weights[0], table.plans[0]->weights[1]);
+       }},
       {"checkpoint name",
        [&](auto &table) {
          find(table, WeightSource::CheckpointSource)
@@ -424,11 +431,17 @@ TEST(WeightsCacheKey, SeesEverythingThatDecidesBytes) {
        }},
       {"frequencies",
        [&](auto &table) {
-         table.weights.back()->source.AsRopeTableSource()->inv_freq[1] = 0.125f;
+         table.plans[0]
+             ->weights.back()
+             ->source.AsRopeTableSource()
+             ->inv_freq[1] = 0.125f;
        }},
       {"positions",
        [&](auto &table) {
-         ++table.weights.back()->source.AsRopeTableSource()->max_position;
+         ++table.plans[0]
+               ->weights.back()
+               ->source.AsRopeTableSource()
+               ->max_position;
        }},
       {"source",
        [&](auto &table) {
@@ -444,10 +457,10 @@ TEST(WeightsCacheKey, SeesEverythingThatDecidesBytes) {
   }
   // Recompiling the kernels alone keeps the file.
   module::ModuleT table = everySource();
-  table.launches.pop_back();
+  table.plans[0]->launches.pop_back();
   table.producer = "another";
-  table.code[0]->object.push_back(0);
-  table.row_buckets = {1, 2};
+  table.plans[0]->code[0]->object.push_back(0);
+  table.plans[0]->row_buckets = {1, 2};
   EXPECT_EQ(programHash(table), original);
 }
 

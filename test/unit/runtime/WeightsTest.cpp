@@ -26,19 +26,19 @@ namespace {
 /// not use it, but it is resident and can be looked at.
 class ProgramTest : public testing::Test {
 protected:
-  ProgramTest() : file(makeTestModule()) { file.weights.clear(); }
+  ProgramTest() : file(makeTestModule()) { file.plans[0]->weights.clear(); }
 
   template <typename Source>
   uint32_t add(std::vector<int64_t> shape, Source source, bool resident,
                module::DType dtype = module::DType::f32) {
     auto weight = std::make_unique<module::WeightT>();
-    weight->name = "w" + std::to_string(file.weights.size());
+    weight->name = "w" + std::to_string(file.plans[0]->weights.size());
     weight->shape = std::move(shape);
     weight->dtype = dtype;
     weight->source.Set(std::move(source));
     weight->resident = resident;
-    file.weights.push_back(std::move(weight));
-    return static_cast<uint32_t>(file.weights.size() - 1);
+    file.plans[0]->weights.push_back(std::move(weight));
+    return static_cast<uint32_t>(file.plans[0]->weights.size() - 1);
   }
   uint32_t addTensor(const std::string &name, std::vector<int64_t> shape) {
     module::CheckpointSourceT source;
@@ -58,7 +58,7 @@ protected:
 
   /// Loads with random weights of seed 5 and returns the bytes of a weight.
   std::vector<uint8_t> evaluate(uint32_t weight, int threads = 1) {
-    file.launches.clear(); // they name weights that are gone
+    file.plans[0]->launches.clear(); // they name weights that are gone
     std::vector<uint8_t> bytes = serialize(file);
     auto device = rt::Device::create("cpu", threads);
     EXPECT_TRUE(device);
@@ -75,8 +75,9 @@ protected:
         });
     EXPECT_TRUE(weights) << weights.error().message;
     EXPECT_EQ(progress.back(), (*weights)->bytes());
-    uint64_t size = file.weights[weight]->dtype == module::DType::f32 ? 4 : 2;
-    for (int64_t extent : file.weights[weight]->shape)
+    uint64_t size =
+        file.plans[0]->weights[weight]->dtype == module::DType::f32 ? 4 : 2;
+    for (int64_t extent : file.plans[0]->weights[weight]->shape)
       size *= extent;
     const auto *data =
         reinterpret_cast<const uint8_t *>((*weights)->data(weight));

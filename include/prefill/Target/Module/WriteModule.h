@@ -8,25 +8,47 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringMap.h"
 #include <string>
+#include <vector>
 
 namespace mlir::prefill {
 
-/// Code of all kernels for one target and ISA variant.
+/// The values are those of the schema's CodeFormat.
+enum class CodeFormat { Elf, Cubin, Ptx, Emulation };
+
+/// Code of all kernels of a plan.
 struct ModuleCode {
-  std::string target;  ///< "cpu"
-  std::string variant; ///< "avx2", "avx512", "avx512_bf16"
+  CodeFormat format;
+  std::string variant; ///< an ISA variant of the CPU, or the plan's chip
   llvm::SmallVector<char, 0> object;
 };
 
-/// `plan` is the outlined module (level config): weights, the entry function of
-/// launches, its buffers. `tiled` is the same module at level tiled: its
-/// kernels' arguments are what a launch passes. `kernels` holds the kernel
-/// functions at level kernel, one module for each variant: grids are read from
-/// them, scratch is the largest of the variants. Emits an error on failure.
-FailureOr<llvm::SmallVector<char, 0>> writeModule(ModuleOp plan, ModuleOp tiled,
-                                                  ArrayRef<ModuleOp> kernels,
-                                                  ArrayRef<ModuleCode> code);
+/// What the assembler said of a CUDA kernel; all 0 where there was none.
+struct KernelResources {
+  int64_t registers = 0, spillBytes = 0;
+  double occupancy = 0;
+};
+
+/// The model compiled for one target.
+struct ModulePlan {
+  std::string target; ///< "cpu", "cuda"
+  std::string chip;   ///< "sm_80"; empty for cpu
+  /// The outlined module (level config): weights, the entry function of
+  /// launches, its buffers.
+  ModuleOp config;
+  /// The same at level tiled: its kernels' arguments are what a launch passes.
+  ModuleOp tiled;
+  /// The kernel functions at level kernel, one module for each ISA variant and
+  /// one for a chip: grids are read from them, scratch is the largest of the
+  /// variants.
+  std::vector<ModuleOp> kernels;
+  std::vector<ModuleCode> code;
+  llvm::StringMap<KernelResources> resources; ///< by kernel; cuda alone
+};
+
+/// `plans` are of one model and not empty. Emits an error on failure.
+FailureOr<llvm::SmallVector<char, 0>> writeModule(ArrayRef<ModulePlan> plans);
 
 } // namespace mlir::prefill
 
