@@ -1,0 +1,63 @@
+//===- GemmTileTable.h - tiles of CUDA gemms --------------------*- C++ -*-===//
+// select-lowering-strategy takes block_m and block_n from here; the rest of a
+// tile follows from them and the chip.
+//===----------------------------------------------------------------------===//
+#ifndef PREFILL_CODEGEN_CUDA_GEMMTILETABLE_H
+#define PREFILL_CODEGEN_CUDA_GEMMTILETABLE_H
+
+#include "prefill/Codegen/CUDA/ChipTable.h"
+#include "llvm/ADT/ArrayRef.h"
+#include <optional>
+
+namespace mlir::prefill {
+
+/// How a block computes block_m x block_n outputs, f16 or bf16 with f32 sums.
+struct GemmTile {
+  int64_t blockM, blockN;
+  int64_t blockK; // of a stage
+  int64_t stages;
+  int64_t warpsM, warpsN;
+  /// Rows and columns of a warp; together they may be more than block_n.
+  int64_t warpRows, warpColumns;
+
+  int64_t columns() const { return warpsN * warpColumns; }
+  int64_t warps() const { return warpsM * warpsN; }
+  int64_t threads() const { return warps() * kWarpThreads; }
+  int64_t stageBytes() const { return (blockM + columns()) * blockK * 2; }
+  int64_t mainloopBytes() const { return stages * stageBytes(); }
+  /// A guess before ptxas counts them.
+  int64_t registers() const;
+};
+
+/// Heights that a tile may have.
+llvm::ArrayRef<int64_t> gemmBlockHeights();
+
+/// The tile of that height and width on a chip; nullopt where it does not fit:
+/// a height that is not in the table, a width above 256, shared memory.
+std::optional<GemmTile> gemmTile(const CudaChip &chip, int64_t blockM,
+                                 int64_t blockN);
+
+/// What an epilogue demands of a tile's width.
+struct GemmColumns {
+  /// Widths of the neighbouring parts of the columns, which no tile may
+  /// straddle.
+  llvm::ArrayRef<int64_t> parts;
+  int64_t unit = 0;        // columns that stay together (a head), 0: none
+  int64_t granularity = 0; // interleaved runs of which a tile takes pairs
+};
+
+/// The tile with the least estimated time for `rows` rows: full waves of tiles
+/// that use the tensor cores well. nullopt where no width fits.
+std::optional<GemmTile> selectGemmTile(const CudaChip &chip, int64_t rows,
+                                       const GemmColumns &columns);
+/// That time, in units of its own.
+double estimatedGemmTime(const CudaChip &chip, const GemmTile &tile,
+                         int64_t rows, int64_t columns);
+
+/// Width of a rowwise op's tile: at most the 256 columns of a warp's lanes.
+/// `unit` as above; 0 where a head is too wide.
+int64_t selectRowwiseWidth(int64_t columns, int64_t unit);
+
+} // namespace mlir::prefill
+
+#endif // PREFILL_CODEGEN_CUDA_GEMMTILETABLE_H
