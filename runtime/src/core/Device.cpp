@@ -1,5 +1,6 @@
 #include "core/Device.h"
 #include "cpu/CpuBackend.h"
+#include "cuda/CudaBackend.h"
 #include "prefill/checkpoint/Quote.h"
 
 #if defined(__x86_64__)
@@ -61,9 +62,8 @@ Result<Device::MakeBackend> chooseBackend(const std::string &name) {
 #endif
   }
   if (name == "cuda" || name.rfind("cuda:", 0) == 0)
-    return Error{ErrorCode::unsupported,
-                 "device " + quote(name) +
-                     ": no CUDA device: this build has no cuda backend"};
+    return Device::MakeBackend(
+        [name](ThreadPool &) { return cuda::CudaBackend::create(name); });
   return Error{ErrorCode::invalidArgument,
                "unknown device " + quote(name) +
                    ", expected cpu, cpu:VARIANT, cuda or cuda-emu:sm_XX"};

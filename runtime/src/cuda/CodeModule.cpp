@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
 
 using namespace prefill::rt;
 using namespace prefill::rt::cuda;
@@ -91,6 +90,13 @@ Result<CUmodule> loadImage(const CudaDevice &device, const CodeImage &image) {
 }
 
 } // namespace
+
+std::optional<int> prefill::rt::cuda::chipNumber(std::string_view chip) {
+  std::optional<Chip> parsed = parseChip(chip);
+  if (!parsed)
+    return std::nullopt;
+  return parsed->number;
+}
 
 std::string prefill::rt::cuda::listImages(std::span<const CodeImage> images) {
   std::string list;

@@ -4,6 +4,7 @@
 
 #include "cuda/CudaDevice.h"
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,9 @@ struct CodeImage {
   std::string_view chip; ///< "sm_80"; "sm_90a" fits that chip alone
   std::string_view bytes;
 };
+
+/// 80 of "sm_80" and "sm_80a"; nullopt where it is no chip.
+std::optional<int> chipNumber(std::string_view chip);
 
 /// "cubin sm_80, ptx sm_90".
 std::string listImages(std::span<const CodeImage> images);

@@ -58,6 +58,11 @@ Result<void> GraphCache::build(Entry &entry, CUgraph graph) {
   return {};
 }
 
+bool GraphCache::isNew(const Key &key) const {
+  return std::none_of(entries.begin(), entries.end(),
+                      [&](const Entry &entry) { return entry.key == key; });
+}
+
 Result<void> GraphCache::run(const Key &key,
                              const std::vector<uint64_t> &arguments,
                              const std::function<Result<void>()> &enqueue) {

@@ -31,6 +31,9 @@ public:
   GraphCache &operator=(const GraphCache &) = delete;
   ~GraphCache();
 
+  /// The next call of this bucket will call `enqueue` and capture nothing.
+  bool isNew(const Key &key) const;
+
   /// Enqueues what `enqueue` would: by calling it, or by a graph of it.
   /// `arguments` is everything that the launches depend on.
   Result<void> run(const Key &key, const std::vector<uint64_t> &arguments,
