@@ -33,7 +33,7 @@ protected:
   AttentionConfig config() const {
     AttentionConfig config;
     config.isa = GetParam().isa;
-    config.bf16 = GetParam().bf16;
+    config.dtype = GetParam().bf16 ? Dtype::BF16 : Dtype::F32;
     // As fold-scale leaves it the query carries the scale; here the op does.
     config.scale = 0.18;
     return config;

@@ -1,0 +1,236 @@
+//===- AttentionTileTable.cpp - tile sizes of attention on CUDA -----------===//
+#include "prefill/Codegen/CUDA/AttentionTileTable.h"
+#include "prefill/Analysis/AttentionBlockRange.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
+#include <queue>
+
+using namespace mlir;
+using namespace mlir::prefill;
+
+static constexpr int64_t kElementBytes = 2;
+static constexpr int64_t kMmaRows = 16, kMmaColumns = 8, kMmaDepth = 16;
+static constexpr int64_t kMaxWarps = 8;
+static constexpr int64_t kMaxStages = 3;
+// Beside what is counted below: addresses of copies and fragments, the masks'
+// limits, loop counters. ptxas on sm_80 to sm_90 stays below the sum for every
+// shape in test/unit/cuda.
+static constexpr int64_t kFixedRegisters = 56;
+
+int64_t AttentionHeads::depth() const {
+  return llvm::alignTo(headDimQk, kMmaDepth);
+}
+int64_t AttentionHeads::valueColumns() const {
+  return llvm::alignTo(headDimV, 2 * kMmaColumns);
+}
+
+int64_t AttentionLayout::sharedBytes() const {
+  return std::max(
+      {stages * stageBytes(), queryOffset() + queryBytes, outBytes});
+}
+
+/// Registers of a thread: sums, scores (as probabilities they take half of the
+/// place), query fragments, one step's key or value fragments and the rows'
+/// state.
+static int64_t estimateRegisters(const AttentionHeads &heads, int64_t blockKv,
+                                 int64_t fragments, bool queryInRegisters) {
+  int64_t sums = llvm::divideCeil(heads.headDimV, kMmaColumns) * 4;
+  int64_t scores = blockKv / kMmaColumns * 4;
+  int64_t query = queryInRegisters ? heads.depth() / kMmaDepth * 4 : 4;
+  return fragments * (sums + scores + query + 4) + 8 + kFixedRegisters;
+}
+
+llvm::Expected<AttentionLayout>
+prefill::attentionLayout(const CudaChip &chip, const AttentionHeads &heads,
+                         CudaAttentionTile tile) {
+  auto fail = [&](const llvm::Twine &reason) {
+    return llvm::createStringError(
+        llvm::formatv("attention tile of {0} query rows by {1} keys, {2} query "
+                      "heads a KV head, head_dim {3}/{4}: {5}",
+                      tile.blockQ, tile.blockKv, heads.group, heads.headDimQk,
+                      heads.headDimV, reason)
+            .str());
+  };
+  for (int64_t dim : {heads.headDimQk, heads.headDimV})
+    if (dim < 8 || dim > kMaxAttentionHeadDim || dim % 8 != 0)
+      return fail("target cuda has kernels for head sizes that are multiples "
+                  "of 8 from 8 to 256");
+  if (tile.blockQ < 1)
+    return fail("expected at least one query row");
+  if (tile.blockKv < kMmaDepth || tile.blockKv % kMmaDepth != 0)
+    return fail("expected keys in multiples of 16");
+  int64_t rowFragments = llvm::divideCeil(tile.blockQ * heads.group, kMmaRows);
+  if (rowFragments > 2 * kMaxWarps)
+    return fail(llvm::formatv("{0} rows, expected at most {1}",
+                              tile.blockQ * heads.group,
+                              2 * kMaxWarps * kMmaRows)
+                    .str());
+  // Two fragments a warp halve what a product reads of keys and values from
+  // shared memory; fewer than four warps leave a scheduler without one.
+  AttentionLayout best{};
+  std::string reason;
+  for (int64_t fragments : {2, 1}) {
+    if (fragments == 2 && rowFragments <= 4)
+      continue;
+    int64_t warps =
+        llvm::PowerOf2Ceil(llvm::divideCeil(rowFragments, fragments));
+    if (warps > kMaxWarps)
+      continue;
+    for (bool queryInRegisters : {true, false}) {
+      AttentionLayout layout{};
+      layout.warps = warps;
+      layout.fragments = fragments;
+      layout.queryInRegisters = queryInRegisters;
+      layout.queryBytes = layout.rows() * heads.depth() * kElementBytes;
+      layout.keyBytes = tile.blockKv * heads.depth() * kElementBytes;
+      layout.valueBytes = tile.blockKv * heads.valueColumns() * kElementBytes;
+      layout.outBytes = layout.rows() * heads.headDimV * kElementBytes;
+      layout.registers =
+          estimateRegisters(heads, tile.blockKv, fragments, queryInRegisters);
+      if (layout.registers > kMaxThreadRegisters) {
+        reason = llvm::formatv("a thread needs about {0} registers, expected "
+                               "at most {1}",
+                               layout.registers, kMaxThreadRegisters);
+        continue;
+      }
+      // As many stages as cost no block of the SM.
+      for (int64_t stages = 2; stages <= kMaxStages; ++stages) {
+        layout.stages = stages;
+        int64_t bytes = layout.sharedBytes();
+        if (bytes > chip.sharedPerBlock) {
+          if (stages == 2)
+            reason = llvm::formatv("{0} bytes of shared memory, expected at "
+                                   "most {1} on {2}",
+                                   bytes, chip.sharedPerBlock, chip.name);
+          break;
+        }
+        layout.blocksPerSM =
+            blocksPerSM(chip, layout.threads(), bytes, layout.registers);
+        if (layout.blocksPerSM > best.blocksPerSM ||
+            (layout.blocksPerSM == best.blocksPerSM &&
+             layout.fragments == best.fragments &&
+             layout.queryInRegisters == best.queryInRegisters))
+          best = layout;
+      }
+      if (best.blocksPerSM)
+        return best;
+    }
+  }
+  return fail(reason);
+}
+
+AttentionWaves prefill::attentionWaves(const CudaChip &chip,
+                                       const AttentionHeads &heads,
+                                       CudaAttentionTile tile,
+                                       const AttentionLayout &layout,
+                                       int64_t seqlen) {
+  AttentionShape shape{heads.causal, heads.slidingWindow, tile.blockKv};
+  AttentionWaves result;
+  result.slots = chip.sms * layout.blocksPerSM;
+  // When each slot is free, in KV blocks.
+  std::priority_queue<int64_t, std::vector<int64_t>, std::greater<int64_t>>
+      free;
+  for (int64_t slot = 0; slot < result.slots; ++slot)
+    free.push(0);
+  int64_t visited = 0, end = 0;
+  int64_t tiles = llvm::divideCeil(seqlen, tile.blockQ);
+  for (int64_t i = tiles; i-- > 0;) {
+    int64_t begin = i * tile.blockQ;
+    KVBlockRange<int64_t> range = attentionBlockRange(
+        shape, {seqlen, seqlen}, begin, std::min(begin + tile.blockQ, seqlen));
+    for (int64_t head = 0; head < heads.numKvHeads; ++head) {
+      int64_t blocks = range.end - range.begin;
+      visited += blocks;
+      int64_t done = free.top() + blocks;
+      free.pop();
+      free.push(done);
+      end = std::max(end, done);
+    }
+  }
+  result.workgroups = tiles * heads.numKvHeads;
+  result.waves = double(result.workgroups) / double(result.slots);
+  result.efficiency =
+      end ? double(visited) / (double(result.slots) * double(end)) : 0.0;
+  return result;
+}
+
+/// Cycles that an SM takes for one KV block of all its blocks, per element of
+/// the scores: the slowest of its units, if enough warps are there to keep
+/// them busy at the same time.
+static double cyclesPerScore(const CudaChip &chip, const AttentionHeads &heads,
+                             CudaAttentionTile tile,
+                             const AttentionLayout &layout) {
+  // Public figures: 16 exponentials and 128 bytes of shared memory a cycle.
+  constexpr double kExponentials = 16.0, kSharedBytes = 128.0;
+  // Waiting for the barrier and the first fragments of a block.
+  constexpr double kStepCycles = 200.0;
+  // Warps that keep the units of an SM busy at the same time.
+  constexpr int64_t kBusyWarps = 8;
+  double scores = double(layout.rows()) * double(tile.blockKv);
+  double fmasPerCycle =
+      chip.tensorFlops / (2.0 * double(chip.sms) * chip.clockHz);
+  double matrix =
+      scores * double(heads.depth() + heads.headDimV) / fmasPerCycle;
+  double perWarp = double(layout.stageBytes());
+  if (!layout.queryInRegisters)
+    perWarp += double(layout.queryBytes) / double(layout.warps);
+  double shared = perWarp * double(layout.warps) / kSharedBytes;
+  double softmax = scores / kExponentials;
+  int64_t warps = layout.warps * layout.blocksPerSM;
+  double overlap = std::min(1.0, double(warps) / double(kBusyWarps));
+  double busy = std::max({matrix, shared, softmax});
+  double cycles = overlap * busy +
+                  (1.0 - overlap) * (matrix + shared + softmax) +
+                  kStepCycles / double(layout.blocksPerSM);
+  // Rows that no query fills are computed all the same.
+  double used = double(tile.blockQ * heads.group) / double(layout.rows());
+  return cycles / (scores * used);
+}
+
+llvm::Expected<CudaAttentionTile>
+prefill::cudaAttentionTile(const CudaChip &chip, const AttentionHeads &heads,
+                           int64_t seqlen, bool plain) {
+  if (heads.group > 2 * kMaxWarps * kMmaRows)
+    return llvm::createStringError(
+        llvm::formatv("attention has {0} query heads a KV head; target cuda "
+                      "has tiles of at most {1}",
+                      heads.group, 2 * kMaxWarps * kMmaRows)
+            .str());
+  std::optional<CudaAttentionTile> best;
+  double bestTime = 0.0;
+  llvm::Error last = llvm::Error::success();
+  for (int64_t rows : {16, 32, 64, 128, 256}) {
+    if (rows < heads.group)
+      continue;
+    for (int64_t blockKv : {16, 32, 64, 128}) {
+      CudaAttentionTile tile{rows / heads.group, blockKv};
+      llvm::Expected<AttentionLayout> layout =
+          attentionLayout(chip, heads, tile);
+      if (!layout) {
+        llvm::consumeError(std::move(last));
+        last = layout.takeError();
+        continue;
+      }
+      if (plain) {
+        llvm::consumeError(std::move(last));
+        return tile;
+      }
+      AttentionWaves waves = attentionWaves(chip, heads, tile, *layout, seqlen);
+      double time = cyclesPerScore(chip, heads, tile, *layout) /
+                    std::max(waves.efficiency, 1e-9);
+      // Scores of masked blocks are work that smaller tiles avoid.
+      AttentionShape shape{heads.causal, heads.slidingWindow, blockKv};
+      VisitedTiles visited =
+          countVisitedTiles(shape, {seqlen, seqlen}, tile.blockQ);
+      time *= double(visited.total()) * double(tile.blockQ * blockKv);
+      if (!best || time < bestTime) {
+        best = tile;
+        bestTime = time;
+      }
+    }
+  }
+  if (!best)
+    return std::move(last);
+  llvm::consumeError(std::move(last));
+  return *best;
+}
