@@ -14,13 +14,13 @@ static constexpr int64_t KiB = 1024, MiB = 1024 * KiB;
 // Capability". Rates: NVIDIA's data sheets and architecture whitepapers.
 static const CudaChip kChips[] = {
     {"sm_80", "A100 SXM 80GB", 108, 163 * KiB, 164 * KiB, 65536, 2048, 32,
-     40 * MiB, 2.039e12, 312e12, 70},
+     40 * MiB, 2.039e12, 312e12, 1.41e9, 70},
     {"sm_86", "GeForce RTX 3090", 82, 99 * KiB, 100 * KiB, 65536, 1536, 16,
-     6 * MiB, 0.936e12, 71e12, 71},
+     6 * MiB, 0.936e12, 71e12, 1.695e9, 71},
     {"sm_89", "GeForce RTX 4090", 128, 99 * KiB, 100 * KiB, 65536, 1536, 24,
-     72 * MiB, 1.008e12, 165e12, 78},
+     72 * MiB, 1.008e12, 165e12, 2.52e9, 78},
     {"sm_90", "H100 SXM", 132, 227 * KiB, 228 * KiB, 65536, 2048, 32, 50 * MiB,
-     3.35e12, 989e12, 78},
+     3.35e12, 989e12, 1.83e9, 78},
 };
 
 // Registers are given to warps in units of 256, shared memory to blocks in

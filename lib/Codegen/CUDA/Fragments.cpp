@@ -30,14 +30,18 @@ FragmentReader::FragmentReader(CudaBuilder &b, const SwizzledTile &tile,
   chunkOffset = b.mul(b.bitXor(chunk, tile.permutation(b, row)), kChunkBytes);
 }
 
-// 16 rows further on the permutation is the same, and an even chunk number is
-// added by XOR: chunk and permutation differ from it in other bits or by XOR.
+// 16 rows further on the permutation is the same. An even chunk number is added
+// by XOR within a group of chunks, where chunk and permutation differ from it
+// in other bits or by XOR; groups are constants apart, as rows are: they become
+// a part of the instruction, and one address in a register serves all of them.
 SmallVector<Value> FragmentReader::load(CudaBuilder &b, Value shared,
                                         int64_t row, int64_t chunkPair,
                                         StringRef site) const {
-  Value chunk = b.bitXor(chunkOffset, 2 * chunkPair * kChunkBytes);
-  // The constant last: it becomes part of the instruction.
+  int64_t inGroup = 2 * chunkPair % tile.group();
+  int64_t group = 2 * chunkPair - inGroup;
+  Value chunk = b.bitXor(chunkOffset, inGroup * kChunkBytes);
   Value lanes = b.pointer(shared, b.add(rowOffset, chunk));
-  return b.loadMatrix(b.pointer(lanes, row * tile.pitch()), 4,
-                      operand == Operand::BTransposed, site);
+  return b.loadMatrix(
+      b.pointer(lanes, row * tile.pitch() + group * kChunkBytes), 4,
+      operand == Operand::BTransposed, site);
 }

@@ -24,6 +24,7 @@ struct CudaChip {
   double memoryBytesPerSecond;
   /// Of f16 or bf16 with f32 sums, dense.
   double tensorFlops;
+  double clockHz; // boost
   /// The oldest PTX ISA version with all that kernels for it use: an older
   /// driver may then compile it. 80 is 8.0.
   int ptxVersion;
