@@ -4,6 +4,7 @@
 #include "mlir/Pass/PassRegistry.h"
 #include "prefill/Pipelines/Compile.h"
 #include "prefill/Target/CPU/CompileObject.h"
+#include "prefill/Target/CUDA/KernelToNVVM.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -22,8 +23,10 @@ struct Step {
   bool optional = true;
   /// Runs on each function of the module.
   bool nested = false;
+  enum Targets { All, Cpu, Cuda } targets = All;
 };
-constexpr bool kRequired = false, kOptional = true, kNested = true;
+constexpr bool kRequired = false, kOptional = true, kNested = true,
+               kWhole = false;
 
 // The order of passes, from the importer's output to kernels.
 constexpr Step kSteps[] = {
@@ -43,7 +46,9 @@ constexpr Step kSteps[] = {
     {Level::Fused, "prefill-verify-fused", nullptr, kRequired},
 
     {Level::Config, "prefill-select-lowering-strategy", "plain=true"},
-    {Level::Config, "prefill-pack-weights", nullptr, kRequired},
+    // Kernels for CUDA read weights as the checkpoint has them.
+    {Level::Config, "prefill-pack-weights", nullptr, kRequired, kWhole,
+     Step::Cpu},
     {Level::Config, "prefill-materialize-rope-tables", nullptr, kRequired},
     {Level::Config, "prefill-erase-unused-weights", nullptr, kRequired},
     {Level::Config, "prefill-pad-m"},
@@ -60,8 +65,12 @@ constexpr Step kSteps[] = {
     {Level::Tiled, "cse", nullptr, kRequired},
     {Level::Tiled, "prefill-verify-tiled", nullptr, kRequired},
 
-    {Level::Kernel, "prefill-convert-to-cpu-kernels", nullptr, kRequired},
-    {Level::Kernel, "prefill-verify-kernel", nullptr, kRequired},
+    {Level::Kernel, "prefill-convert-to-cpu-kernels", nullptr, kRequired,
+     kWhole, Step::Cpu},
+    {Level::Kernel, "prefill-convert-to-cuda-kernels", nullptr, kRequired,
+     kWhole, Step::Cuda},
+    {Level::Kernel, "prefill-verify-kernel", nullptr, kRequired, kWhole,
+     Step::Cpu},
 };
 
 constexpr const char *kLevelNames[] = {"model", "fused",  "config",
@@ -75,6 +84,8 @@ std::string requiredOptions(const Step &step, const CompileOptions &options) {
                        " max-seq=" + std::to_string(options.maxSeq);
     return options.dtype.empty() ? text : text + " dtype=" + options.dtype;
   }
+  if (flag == "prefill-select-lowering-strategy" && options.target.isCuda())
+    return "target=" + options.target.planName();
   if (flag == "prefill-select-lowering-strategy")
     return "l1=" + std::to_string(options.caches.l1) +
            " l2=" + std::to_string(options.caches.l2) +
@@ -87,6 +98,8 @@ std::string requiredOptions(const Step &step, const CompileOptions &options) {
            std::to_string(options.tuning.attentionBlockKv);
   if (flag == "prefill-convert-to-cpu-kernels")
     return "isa=" + options.isa;
+  if (flag == "prefill-convert-to-cuda-kernels")
+    return "chip=" + options.target.chip;
   return "";
 }
 
@@ -119,18 +132,25 @@ LogicalResult mlir::prefill::buildLevel(Level level,
                                         const CompileOptions &options,
                                         OpPassManager &pm) {
   if (level == Level::Target) {
-    buildKernelToLLVMPipeline(pm);
+    if (options.target.isCuda())
+      buildKernelToNVVMPipeline(pm);
+    else
+      buildKernelToLLVMPipeline(pm);
     return success();
   }
+  Step::Targets others = options.target.isCuda() ? Step::Cpu : Step::Cuda;
   for (const Step &step : kSteps) {
-    if (step.level != level)
+    if (step.level != level || step.targets == others)
       continue;
     std::string passOptions = requiredOptions(step, options);
     if (step.optional &&
         llvm::is_contained(options.disabledPasses, step.flag)) {
       if (!step.plainOptions)
         continue;
-      passOptions = step.plainOptions;
+      // Which device it is for is no optimisation.
+      StringRef given = passOptions;
+      passOptions = given.starts_with("target=") ? passOptions + " " : "";
+      passOptions += step.plainOptions;
     }
     std::string text = step.flag;
     if (!passOptions.empty())

@@ -11,8 +11,10 @@
 #include "prefill/Codegen/CPU/IsaTable.h"
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
 #include "prefill/Pipelines/Compile.h"
+#include "prefill/Target/CUDA/CompileCudaObject.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/raw_ostream.h"
@@ -26,7 +28,9 @@ struct DriverOptions {
   CompileOptions compile;
   std::string input = "-";
   std::string output = "-";
-  std::vector<std::string> targets;
+  std::vector<CompileTarget> targets;
+  std::string ptxas; ///< empty: the one that is found
+  bool isaGiven = false;
   std::optional<Level> stopAt;
   bool compileModule = false;
   bool explain = false;
@@ -34,10 +38,10 @@ struct DriverOptions {
 };
 
 constexpr const char *kOptionList =
-    "--compile, --compile-to=LEVEL, --explain, --target=cpu, "
+    "--compile, --compile-to=LEVEL, --explain, --target=T, "
     "--dtype=f32|bf16|f16, --kv-layout=L[:block_size], --max-seq=N, "
     "--disable-pass=FLAG, --isa=NAME, --cpu-caches=L1,L2,L3|host, "
-    "--tuning=FILE, -o FILE, --mlir-…";
+    "--tuning=FILE, --ptxas=FILE|none, -o FILE, --mlir-…";
 
 int fail(const llvm::Twine &message) {
   llvm::errs() << "error: " << message << "\n";
@@ -105,14 +109,49 @@ std::optional<int> parseKVLayout(StringRef value, CompileOptions &options) {
 }
 
 std::optional<int> parseTarget(StringRef value, DriverOptions &options) {
-  if (value == "cpu") {
-    options.targets.push_back(value.str());
-    return std::nullopt;
+  llvm::Expected<CompileTarget> target = parseCompileTarget(value);
+  if (!target)
+    return fail("--target is " + llvm::toString(target.takeError()));
+  options.targets.push_back(*target);
+  return std::nullopt;
+}
+
+/// What a target cannot do whatever the model is, and what only makes sense
+/// together.
+std::optional<int> checkTargets(DriverOptions &options) {
+  if (options.targets.empty())
+    options.targets.push_back({});
+  for (const CompileTarget &target : options.targets) {
+    if (!target.isCuda())
+      continue;
+    std::string on = " on target " + target.planName();
+    if (options.compile.kvLayout == "paged_vnni")
+      return fail("--kv-layout is paged_vnni, which is for a CPU, expected "
+                  "contiguous, head_major or paged_nhd" +
+                  on);
+    if (options.compile.dtype == "f32")
+      return fail("--dtype is f32, which has no tensor cores, expected bf16 or "
+                  "f16" +
+                  on);
   }
-  if (value.starts_with("cuda"))
-    return fail("--target is '" + value +
-                "', which this build has no code generator for, expected cpu");
-  return fail("--target is '" + value + "', expected cpu");
+  if (options.isaGiven && options.compileModule)
+    return fail("--isa is for --compile-to=kernel|target: --compile makes code "
+                "for every instruction set");
+  if (!options.compileModule && options.targets.size() > 1)
+    return fail("more than one --target is given, expected one without "
+                "--compile");
+  options.compile.target = options.targets.front();
+  if (options.isaGiven && options.compile.target.isCuda())
+    return fail("--isa is for target cpu, but --target is " +
+                options.compile.target.planName());
+  return std::nullopt;
+}
+
+/// The assembler to use, or nothing.
+std::optional<std::string> chooseAssembler(const DriverOptions &options) {
+  if (options.ptxas == "none")
+    return std::nullopt;
+  return options.ptxas.empty() ? findAssembler() : options.ptxas;
 }
 
 std::optional<int> readTuning(StringRef path, CompileOptions &options) {
@@ -157,8 +196,9 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
       continue;
     }
     static constexpr const char *valued[] = {
-        "compile-to",   "target", "dtype",      "kv-layout", "max-seq",
-        "disable-pass", "isa",    "cpu-caches", "tuning",    "o"};
+        "compile-to", "target",       "dtype", "kv-layout",
+        "max-seq",    "disable-pass", "isa",   "cpu-caches",
+        "tuning",     "ptxas",        "o"};
     if (!llvm::is_contained(valued, name))
       return fail("unknown option '" + argument +
                   "', expected one of: " + kOptionList);
@@ -208,6 +248,11 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
         return fail("--isa is '" + value +
                     "', expected one of: " + cpuIsaNames());
       options.compile.isa = value.str();
+      options.isaGiven = true;
+    } else if (name == "ptxas") {
+      if (value != "none" && !llvm::sys::fs::can_execute(value))
+        return fail("--ptxas is '" + value + "', expected a program, or none");
+      options.ptxas = value.str();
     } else {
       options.output = value.str();
     }
@@ -220,7 +265,7 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
     return fail("--compile and --compile-to exclude each other");
   if (options.compileModule && options.output == "-" && !options.explain)
     return fail("--compile needs -o FILE.pfm");
-  return std::nullopt;
+  return checkTargets(options);
 }
 
 int write(StringRef path, llvm::function_ref<void(llvm::raw_ostream &)> fill) {
@@ -236,9 +281,9 @@ int write(StringRef path, llvm::function_ref<void(llvm::raw_ostream &)> fill) {
 // `prefill-opt --dtype=f32` alone is told what is missing.
 bool mlir::prefill::wantsCompileDriver(int argc, char **argv) {
   static constexpr const char *own[] = {
-      "--compile", "--compile-to", "--explain",   "--target",
-      "--dtype",   "--report",     "--kv-layout", "--disable-pass",
-      "--isa",     "--max-seq",    "--tuning",    "--cpu-caches"};
+      "--compile", "--compile-to", "--explain",      "--target", "--dtype",
+      "--report",  "--kv-layout",  "--disable-pass", "--isa",    "--max-seq",
+      "--tuning",  "--cpu-caches", "--ptxas"};
   return llvm::any_of(
       llvm::ArrayRef<char *>(argv + 1, argc - 1), [](StringRef argument) {
         return llvm::is_contained(own, argument.split('=').first);
@@ -252,7 +297,10 @@ const char *mlir::prefill::compileDriverUsage() {
          "--compile-to=model|fused|config|tiled|kernel|"
          "target [--isa=avx2|avx512|avx512_bf16]\n"
          "  prefill-opt MODEL.mlir --explain\n\n"
-         "  --target=cpu           what to compile for\n"
+         "  --target=T             what to compile for (repeatable): cpu "
+         "(default), cuda:CHIP, or\n"
+         "                         cuda-emu:CHIP for the emulator; CHIP is "
+         "sm_80, sm_86, sm_89 or sm_90\n"
          "  --dtype=f32|bf16|f16   default: the model's\n"
          "  --kv-layout=L[:N]      contiguous (default), head_major, "
          "paged_nhd[:tokens a block],\n"
@@ -264,6 +312,10 @@ const char *mlir::prefill::compileDriverUsage() {
          "32K,1M,32M), or host for this machine's\n"
          "  --tuning=FILE          block sizes that prefill-bench --tune "
          "measured\n"
+         "  --ptxas=FILE|none      CUDA's assembler (default: the one in PATH "
+         "or /usr/local/cuda/bin);\n"
+         "                         without it a module has PTX alone, which "
+         "the driver compiles\n"
          "  --disable-pass=FLAG    leave a pass out (repeatable)\n"
          "  --explain              what was refused or not folded and why, "
          "memory by class\n"
@@ -316,13 +368,16 @@ int mlir::prefill::compileDriverMain(int argc, char **argv,
       failed(explain(*module, options.compile, configure, llvm::outs())))
     return diagnostics.report("compilation failed");
   if (options.compileModule) {
-    auto bytes = compileForCpu(*module, options.compile, configure);
-    if (failed(bytes))
+    auto compiled = compileModule(*module, options.compile, options.targets,
+                                  chooseAssembler(options), configure);
+    if (failed(compiled))
       return diagnostics.report("compilation failed");
+    for (const std::string &warning : compiled->warnings)
+      llvm::errs() << "warning: " << warning << "\n";
     if (options.output == "-")
       return 0;
     return write(options.output, [&](llvm::raw_ostream &os) {
-      os.write(bytes->data(), bytes->size());
+      os.write(compiled->bytes.data(), compiled->bytes.size());
     });
   }
   if (!options.stopAt)

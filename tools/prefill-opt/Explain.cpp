@@ -51,11 +51,16 @@ static int64_t kernelsPerLayer(ModuleOp config) {
   return most;
 }
 
-/// The largest scratch of a kernel in any ISA variant; nullopt on failure.
+/// The largest scratch of a kernel in any ISA variant, 0 on a GPU; nullopt on
+/// failure, which is also how the emitters refuse what they cannot do.
 static std::optional<int64_t> scratchBytes(ModuleOp model,
                                            CompileOptions options,
                                            ConfigurePasses configure) {
   int64_t most = 0;
+  if (options.target.isCuda()) {
+    bool emitted(runCopy(model, Level::Kernel, options, configure));
+    return emitted ? std::optional<int64_t>(0) : std::nullopt;
+  }
   for (const CpuIsa &isa : cpuIsas()) {
     options.isa = isa.name.str();
     OwningOpRef<ModuleOp> kernels =

@@ -6,11 +6,21 @@
 
 namespace mlir::prefill {
 
-/// Compiles `module` (level model) for the CPU, every ISA variant, and returns
-/// the `.pfm` file's bytes. `module` is left at level config. Emits an error on
-/// failure. `configure` is applied to every pass manager.
-FailureOr<llvm::SmallVector<char, 0>>
-compileForCpu(ModuleOp module, const CompileOptions &options,
+struct CompiledModule {
+  llvm::SmallVector<char, 0> bytes;  ///< of the `.pfm` file
+  std::vector<std::string> warnings; ///< one line each
+};
+
+/// Compiles `model` (level model; left as it is) for every target: a plan for
+/// the CPU with code for every ISA variant, and one for each CUDA chip with
+/// machine code, PTX and what the emulator runs, as asked for.
+/// `options.target` is ignored. `assembler`: ptxas; without one CUDA plans have
+/// PTX alone. Emits an error on failure. `configure` is applied to every pass
+/// manager.
+FailureOr<CompiledModule>
+compileModule(ModuleOp model, const CompileOptions &options,
+              ArrayRef<CompileTarget> targets,
+              const std::optional<std::string> &assembler,
               llvm::function_ref<LogicalResult(PassManager &)> configure);
 
 /// Removes everything but kernel functions: what levels kernel and target start

@@ -10,6 +10,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "prefill/Codegen/CPU/CpuCaches.h"
 #include "prefill/Codegen/CPU/CpuTuning.h"
+#include "prefill/Pipelines/Target.h"
 #include "llvm/ADT/StringRef.h"
 #include <optional>
 #include <string>
@@ -27,7 +28,8 @@ std::string allLevelNames();
 
 /// What a module is compiled for.
 struct CompileOptions {
-  std::string dtype; ///< "f32", "bf16", "f16"; empty: the model's
+  CompileTarget target; ///< of the levels from config on
+  std::string dtype;    ///< "f32", "bf16", "f16"; empty: the model's
   std::string kvLayout = "contiguous"; ///< a KVLayout's name
   int64_t kvBlockSize = 16;            ///< tokens a block of paged_nhd
   int64_t maxSeq = 0; ///< 0: the lesser of 4096 and the model's maximum
@@ -42,7 +44,8 @@ struct CompileOptions {
 std::vector<std::string> optionalPassFlags();
 
 /// Appends the passes that lead from the level before `level` to it, and its
-/// verifier. Level::Target is one ISA variant of the CPU in the LLVM dialect.
+/// verifier. Level::Target is one ISA variant of the CPU, or a chip, in the
+/// LLVM dialect.
 LogicalResult buildLevel(Level level, const CompileOptions &options,
                          OpPassManager &pm);
 

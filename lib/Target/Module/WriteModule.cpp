@@ -3,7 +3,7 @@
 #include "prefill/Target/Module/WriteModule.h"
 #include "WeightProgram.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
-#include "prefill/Target/Emulation/CompileEmulation.h"
+#include "prefill/Codegen/CUDA/LaunchAttributes.h"
 #include "prefill/module/ModuleChecksum.h"
 
 using namespace mlir;

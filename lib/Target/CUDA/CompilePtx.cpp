@@ -1,0 +1,80 @@
+//===- CompilePtx.cpp - the NVVM form to PTX ------------------------------===//
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "prefill/Codegen/CUDA/LaunchAttributes.h"
+#include "prefill/Target/CUDA/CompileCudaObject.h"
+#include "prefill/Target/OptimizeModule.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/Target/TargetOptions.h"
+
+using namespace mlir;
+using namespace mlir::prefill;
+
+static std::unique_ptr<llvm::TargetMachine>
+createTargetMachine(const CudaChip &chip, std::string &error) {
+  static bool initialized = [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+    return true;
+  }();
+  (void)initialized;
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  const llvm::Target *target =
+      llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!target)
+    return nullptr;
+  // By default a multiply and an add are not fused unless the kernel says so:
+  // the device does the operations that the emulator does.
+  llvm::TargetOptions options;
+  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+      triple, chip.name, "+ptx" + std::to_string(chip.ptxVersion), options,
+      std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+}
+
+/// The assembler gives a thread as many registers as a block of that size
+/// allows.
+static void stateBlockSizes(ModuleOp kernels) {
+  for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>())
+    if (auto threads = kernel->getAttrOfType<IntegerAttr>(kBlockThreadsAttr))
+      kernel->setAttr(NVVM::NVVMDialect::getMaxntidAttrName(),
+                      DenseI32ArrayAttr::get(kernels.getContext(),
+                                             {int32_t(threads.getInt())}));
+}
+
+FailureOr<std::string> prefill::compilePtx(ModuleOp kernels,
+                                           const CudaChip &chip) {
+  OwningOpRef<ModuleOp> copy(kernels.clone());
+  stateBlockSizes(*copy);
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> module =
+      translateModuleToLLVMIR(*copy, context, "prefill_kernels");
+  if (!module)
+    return kernels.emitError("kernels could not be translated to LLVM IR"),
+           failure();
+  std::string error;
+  std::unique_ptr<llvm::TargetMachine> machine =
+      createTargetMachine(chip, error);
+  if (!machine)
+    return kernels.emitError("no LLVM target for ")
+               << chip.name << ": " << error,
+           failure();
+  module->setDataLayout(machine->createDataLayout());
+  module->setTargetTriple(machine->getTargetTriple());
+  optimizeModule(*module, *machine);
+
+  llvm::SmallVector<char, 0> text;
+  llvm::raw_svector_ostream stream(text);
+  llvm::legacy::PassManager codegen;
+  if (machine->addPassesToEmitFile(codegen, stream, nullptr,
+                                   llvm::CodeGenFileType::AssemblyFile))
+    return kernels.emitError("LLVM cannot emit PTX for ") << chip.name,
+           failure();
+  codegen.run(*module);
+  return std::string(text.begin(), text.end());
+}
