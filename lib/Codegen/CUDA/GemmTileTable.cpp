@@ -83,27 +83,58 @@ std::optional<GemmTile> prefill::gemmTile(const CudaChip &chip, int64_t blockM,
   return std::nullopt;
 }
 
-/// The time of a block is that of its multiplications, or of the bytes that it
-/// loads from the second-level cache where those take longer; both shared by
-/// the blocks of an SM. A launch takes whole waves.
-double prefill::estimatedGemmTime(const CudaChip &chip, const GemmTile &tile,
-                                  int64_t rows, int64_t columns) {
+// What an SM gives in a cycle. Shared memory: 32 banks of 4 bytes. Second-level
+// cache: what Ampere's and Hopper's whitepapers have, 5120 bytes for about 108
+// SMs.
+static constexpr double kSharedBytesPerCycle = 128;
+static constexpr double kL2BytesPerCycle = 47;
+/// Warps with which latencies are hidden; fewer lose a part of the time.
+static constexpr double kBusyWarps = 8;
+/// Cycles of a block beside its steps: start, first loads, last stores.
+static constexpr double kBlockCycles = 1500;
+/// Of what is overlapped with the slowest unit, the part that shows still.
+static constexpr double kOverlapLoss = 0.2;
+
+/// Cycles of one tile on an SM of its own: in each step of 16 k the slowest of
+/// multiplying, reading and writing shared memory, and loading; then the
+/// epilogue.
+static double tileCycles(const CudaChip &chip, const GemmTile &tile,
+                         int64_t k) {
+  double multipliesPerCycle =
+      chip.tensorFlops / 2 / double(chip.sms) / chip.clockHz;
+  double area = double(tile.blockM * tile.columns());
+  double loaded = double(tile.blockM + tile.columns()) * 32;
+  double readByWarps =
+      double(tile.warps() * (tile.warpRows + tile.warpColumns)) * 32;
+  double multiply = area * 16 / multipliesPerCycle;
+  double shared = (loaded + readByWarps) / kSharedBytesPerCycle;
+  double load = loaded / kL2BytesPerCycle;
+  double slowest = std::max({multiply, shared, load});
+  double step =
+      slowest + kOverlapLoss * (multiply + shared + load - slowest);
+  // f32 to shared memory and back, 2 bytes out.
+  double epilogue = area * (8 / kSharedBytesPerCycle + 2 / kL2BytesPerCycle);
+  return step * double(llvm::divideCeil(k, 16)) + epilogue;
+}
+
+/// A launch takes whole waves; the blocks of an SM share its units.
+double prefill::estimatedGemmCycles(const CudaChip &chip, const GemmTile &tile,
+                                    int64_t rows, int64_t columns, int64_t k) {
   int64_t blocks = llvm::divideCeil(rows, tile.blockM) *
                    llvm::divideCeil(columns, tile.blockN);
-  int64_t perSM =
-      std::max<int64_t>(1, blocksPerSM(chip, tile.threads(),
-                                       tile.mainloopBytes(), tile.registers()));
-  // An SM with fewer warps than four schedulers need leaves cores idle; with
-  // one warp each, latencies show.
-  double warps = double(perSM * tile.warps());
-  double busy = std::min(1.0, 0.5 + warps / 16);
-  double multiply = double(tile.blockM * tile.columns()) / busy;
-  // Second-level cache: about 5000 bytes a cycle for the chip; an SM
-  // multiplies 1024 pairs of f16 a cycle.
-  constexpr double multipliesPerByte = 1024.0 / 48;
-  double load = 2.0 * double(tile.blockM + tile.columns()) * multipliesPerByte;
-  double waves = double(llvm::divideCeil(blocks, chip.sms * perSM));
-  return waves * double(perSM) * std::max(multiply, load);
+  int64_t perSM = std::max<int64_t>(
+      1, blocksPerSM(chip, tile.threads(), tile.mainloopBytes(),
+                     tile.registers()));
+  // What the busiest SM computes; the last wave may leave places empty.
+  int64_t mostTiles = llvm::divideCeil(blocks, chip.sms);
+  int64_t waves = llvm::divideCeil(mostTiles, perSM);
+  double warps = double(std::min(mostTiles, perSM) * tile.warps());
+  double busy = std::min(1.0, 0.5 + 0.5 * warps / kBusyWarps);
+  double compute = double(mostTiles) * tileCycles(chip, tile, k) / busy;
+  // Few rows: the weight comes from memory once, whatever the tile.
+  double bytes = 2.0 * double(columns) * double(k);
+  double memory = bytes / chip.memoryBytesPerSecond * chip.clockHz;
+  return std::max(compute, memory) + double(waves) * kBlockCycles;
 }
 
 /// Whether a tile of `width` columns cuts no head, run or part.
@@ -152,13 +183,22 @@ std::optional<GemmTile> prefill::selectGemmTile(const CudaChip &chip,
       std::optional<GemmTile> tile = gemmTile(chip, blockM, width);
       if (!tile)
         continue;
-      double time = estimatedGemmTime(chip, *tile, rows, total);
+      double time = estimatedGemmCycles(chip, *tile, rows, total, k);
       if (!best || time < bestTime) {
         best = tile;
         bestTime = time;
       }
     }
   return best;
+}
+
+std::optional<GemmTile> prefill::smallestGemmTile(const CudaChip &chip,
+                                                  const GemmColumns &columns) {
+  llvm::SmallVector<int64_t> widths = widthsFor(columns);
+  if (widths.empty())
+    return std::nullopt;
+  return gemmTile(chip, kHeightList[std::size(kHeightList) - 1],
+                  *llvm::min_element(widths));
 }
 
 int64_t prefill::selectRowwiseWidth(int64_t columns, int64_t unit) {

@@ -49,10 +49,13 @@ struct GemmColumns {
 /// The tile with the least estimated time for `rows` rows: full waves of tiles
 /// that use the tensor cores well. nullopt where no width fits.
 std::optional<GemmTile> selectGemmTile(const CudaChip &chip, int64_t rows,
-                                       const GemmColumns &columns);
-/// That time, in units of its own.
-double estimatedGemmTime(const CudaChip &chip, const GemmTile &tile,
-                         int64_t rows, int64_t columns);
+                                       int64_t k, const GemmColumns &columns);
+/// The smallest tile that the columns allow: what tiling is compared against.
+std::optional<GemmTile> smallestGemmTile(const CudaChip &chip,
+                                         const GemmColumns &columns);
+/// That estimate, in cycles.
+double estimatedGemmCycles(const CudaChip &chip, const GemmTile &tile,
+                           int64_t rows, int64_t columns, int64_t k);
 
 /// Width of a rowwise op's tile: at most the 256 columns of a warp's lanes.
 /// `unit` as above; 0 where a head is too wide.

@@ -2,6 +2,7 @@
 #include "mlir/IR/Remarks.h"
 #include "prefill/Analysis/ActivationBuffers.h"
 #include "prefill/Codegen/CPU/TileTable.h"
+#include "prefill/Codegen/CUDA/GemmTileTable.h"
 #include "prefill/Dialect/Prefill/Transforms/Passes.h"
 #include "prefill/Dialect/Prefill/Transforms/RowBuckets.h"
 
@@ -51,7 +52,9 @@ public:
 private:
   void runOnOperation() override {
     SmallVector<int64_t> rows(buckets.begin(), buckets.end());
-    if (rows.empty())
+    if (rows.empty() && StringRef(target).starts_with("cuda:"))
+      rows.assign(gemmBlockHeights().rbegin(), gemmBlockHeights().rend());
+    else if (rows.empty())
       llvm::append_range(rows, kCpuRowBuckets);
     if (std::optional<std::string> reason = whyInvalidRowBuckets(rows)) {
       emitError(getOperation().getLoc()) << getArgument() << ": " << *reason;

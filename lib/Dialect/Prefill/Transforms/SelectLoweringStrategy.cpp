@@ -1,9 +1,6 @@
 //===- SelectLoweringStrategy.cpp - every compute op gets tiles -----------===//
+#include "TargetTiles.h"
 #include "mlir/Transforms/RegionUtils.h"
-#include "prefill/Codegen/CPU/AttentionTileTable.h"
-#include "prefill/Codegen/CPU/IsaTable.h"
-#include "prefill/Codegen/CPU/TileTable.h"
-#include "prefill/Codegen/Common/PackedWeights.h"
 #include "prefill/Dialect/Prefill/Transforms/EpilogueFolding.h"
 #include "prefill/Dialect/Prefill/Transforms/Passes.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -18,24 +15,19 @@ using namespace mlir::prefill;
 
 namespace {
 
-/// What an epilogue's nodes demand of the tiles.
-struct ColumnDemands {
-  SmallVector<int64_t> parts; // widths that no tile may straddle
-  int64_t unit = 0;           // head_dim
-  int64_t granularity = 0;    // of interleaved columns
-};
-
 /// Finds the demands of a region whose widest rows have `columns` columns.
 FailureOr<ColumnDemands> collectDemands(Operation *op, Block &body,
-                                        int64_t columns) {
+                                        int64_t columns, StringRef target) {
   ColumnDemands demands;
+  demands.columns = columns;
   demands.parts = {columns};
   WalkResult result = body.walk([&](Operation *node) {
     auto setUnit = [&](int64_t headDim) {
       if (demands.unit && demands.unit != headDim) {
         node->emitOpError("needs head_dim = ")
             << headDim << " where other nodes of the epilogue have "
-            << demands.unit << "; target cpu tiles columns by one head size";
+            << demands.unit << "; target " << target
+            << " tiles columns by one head size";
         return WalkResult::interrupt();
       }
       demands.unit = headDim;
@@ -89,19 +81,9 @@ public:
 
 private:
   void runOnOperation() override {
-    if (target != "cpu") {
-      getOperation().emitError()
-          << "unknown target '" << target << "'; valid are cpu";
+    tiles = createTiles();
+    if (!tiles)
       return signalPassFailure();
-    }
-    sizes = cpuTileSizes({l1, l2, l3}, plain);
-    if (gemmBlockM)
-      sizes.gemmBlockM = gemmBlockM;
-    if (gemmBlockN) {
-      llvm::erase_if(sizes.blockN,
-                     [&](int64_t width) { return width >= gemmBlockN; });
-      sizes.blockN.insert(sizes.blockN.begin(), gemmBlockN);
-    }
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal() || function->hasAttr(kKernelAttr))
         continue;
@@ -121,39 +103,39 @@ private:
   void fuseFinalNorm(func::FuncOp function);
   void makeRowwise(func::FuncOp function);
   LogicalResult configure(func::FuncOp function);
-  LogicalResult configureTiles(Operation *op, Block &body, int64_t blockM);
-  void configureAttention(AttentionOp attention);
-  void setConfig(Operation *op, int64_t blockM, int64_t blockN,
-                 int64_t blockKv);
-  void configurePasses(GemmOp gemm, int64_t blockM);
+  template <typename OpTy> LogicalResult configureColumns(OpTy op, Block &body);
+  void setConfig(Operation *op, const OpTiles &chosen);
   RowDomain domainOf(Operation *op);
+  /// Of the target; null after an error.
+  std::unique_ptr<TargetTiles> createTiles();
 
-  CpuTileSizes sizes;
+  std::shared_ptr<const TargetTiles> tiles; // passes are copied
 };
 
 } // namespace
 
-/// What target cpu cannot do, named before anything is changed.
+std::unique_ptr<TargetTiles> SelectLoweringStrategyPass::createTiles() {
+  StringRef name = target;
+  if (name == "cpu")
+    return createCpuTiles(
+        {l1, l2, l3},
+        {gemmBlockM, gemmBlockN, attentionBlockQ, attentionBlockKv}, plain);
+  if (name.consume_front("cuda:"))
+    if (const CudaChip *chip = lookupCudaChip(name))
+      return createCudaTiles(*chip, rows, plain);
+  std::string valid = "cpu";
+  for (const CudaChip &chip : cudaChips())
+    valid += (", cuda:" + chip.name).str();
+  getOperation().emitError()
+      << "unknown target '" << target << "'; valid are " << valid;
+  return nullptr;
+}
+
+/// What the target cannot do, named before anything is changed.
 LogicalResult SelectLoweringStrategyPass::refuse(func::FuncOp function) {
   WalkResult result = function.walk([&](Operation *op) {
-    if (auto attention = dyn_cast<AttentionOp>(op);
-        attention && attention.getSoftcap()) {
-      op->emitOpError("has softcap = ")
-          << attention.getSoftcap()->convertToDouble()
-          << "; target cpu has no kernel for it";
-      return WalkResult::interrupt();
-    }
-    if (auto attention = dyn_cast<AttentionOp>(op)) {
-      KVCacheType cache = attention.getCache().getType();
-      if (cache.getLayout() == KVLayout::PagedVNNI &&
-          cache.getDtype().isF16()) {
-        op->emitOpError("has a cache of dtype f16 in layout paged_vnni; target "
-                        "cpu has such pages of f32 and bf16 (pass "
-                        "--kv-layout=paged_nhd)");
-        return WalkResult::interrupt();
-      }
-    }
-    return WalkResult::advance();
+    return failed(tiles->refuse(op)) ? WalkResult::interrupt()
+                                     : WalkResult::advance();
   });
   return failure(result.wasInterrupted());
 }
@@ -246,12 +228,13 @@ RowDomain SelectLoweringStrategyPass::domainOf(Operation *op) {
   return RowDomain::Tokens;
 }
 
-void SelectLoweringStrategyPass::setConfig(Operation *op, int64_t blockM,
-                                           int64_t blockN, int64_t blockKv) {
+void SelectLoweringStrategyPass::setConfig(Operation *op,
+                                           const OpTiles &chosen) {
   // prefill-pad-m replaces the buckets; [1] pads nothing.
   op->setAttr("lowering_config",
-              LoweringConfigAttr::get(&getContext(), domainOf(op), blockM,
-                                      blockN, blockKv, kPanelN, {1}));
+              LoweringConfigAttr::get(&getContext(), domainOf(op),
+                                      chosen.blockM, chosen.blockN,
+                                      chosen.blockKv, chosen.panelN, {1}));
   ++numConfigured;
 }
 
@@ -271,53 +254,33 @@ static void setPartials(Operation *op, Block &body, int64_t blockN) {
   }
 }
 
-LogicalResult SelectLoweringStrategyPass::configureTiles(Operation *op,
-                                                         Block &body,
-                                                         int64_t blockM) {
-  int64_t columns = columnsOf(op, body);
-  FailureOr<ColumnDemands> demands = collectDemands(op, body, columns);
+InFlightDiagnostic prefill::noTileWidth(Operation *op,
+                                        const ColumnDemands &demands,
+                                        StringRef target) {
+  return op->emitOpError("has no tile width on target ")
+         << target << ": parts of [" << demands.parts
+         << "] columns, head_dim = " << demands.unit << ", interleaved runs of "
+         << demands.granularity;
+}
+
+template <typename OpTy>
+LogicalResult SelectLoweringStrategyPass::configureColumns(OpTy op,
+                                                           Block &body) {
+  FailureOr<ColumnDemands> demands =
+      collectDemands(op, body, columnsOf(op, body), tiles->name());
   if (failed(demands))
     return failure();
-  ColumnTiling tiling = selectColumnTiling(sizes, demands->parts, demands->unit,
-                                           demands->granularity);
-  if (tiling.blockN == 0)
-    return op->emitOpError("has no tile width on target cpu: parts of [")
-           << demands->parts << "] columns, head_dim = " << demands->unit
-           << ", interleaved runs of " << demands->granularity;
-  if (isa<GemmOp>(op) && tiling.groupN != columns)
-    op->setAttr(kGroupNAttr, OpBuilder(op).getI64IntegerAttr(tiling.groupN));
-  if (auto gemm = dyn_cast<GemmOp>(op))
-    configurePasses(gemm, blockM);
-  setConfig(op, blockM, tiling.blockN, 0);
-  setPartials(op, body, tiling.blockN);
+  demands->domain = domainOf(op);
+  FailureOr<OpTiles> chosen;
+  if constexpr (std::is_same_v<OpTy, GemmOp>)
+    chosen = tiles->gemm(op, *demands);
+  else
+    chosen = tiles->rowwise(op, *demands);
+  if (failed(chosen))
+    return failure();
+  setConfig(op, *chosen);
+  setPartials(op, body, chosen->blockN);
   return success();
-}
-
-/// How a gemm passes over K and over the rows.
-void SelectLoweringStrategyPass::configurePasses(GemmOp gemm, int64_t blockM) {
-  auto input = cast<RankedTensorType>(gemm.getInput().getType());
-  int64_t k = input.getDimSize(1);
-  OpBuilder builder(gemm);
-  if (k > sizes.gemmBlockK)
-    gemm->setAttr(kBlockKAttr, builder.getI64IntegerAttr(sizes.gemmBlockK));
-  if (!plain)
-    gemm->setAttr(kGroupMAttr,
-                  builder.getI64IntegerAttr(selectGroupM(
-                      sizes, blockM,
-                      k * input.getElementType().getIntOrFloatBitWidth() / 8)));
-}
-
-void SelectLoweringStrategyPass::configureAttention(AttentionOp attention) {
-  KVCacheType cache = attention.getCache().getType();
-  int64_t group = numColumns(attention.getQuery()) / cache.getHeadDimQk() /
-                  cache.getNumKvHeads();
-  AttentionTile tile = attentionTile(cache, group, plain);
-  if (attentionBlockQ)
-    tile.blockQ = attentionBlockQ;
-  if (attentionBlockKv)
-    tile.blockKv = attentionBlockKv;
-  // The tile's columns are the query heads of a KV head.
-  setConfig(attention, tile.blockQ, group * cache.getHeadDimV(), tile.blockKv);
 }
 
 LogicalResult SelectLoweringStrategyPass::configure(func::FuncOp function) {
@@ -325,15 +288,16 @@ LogicalResult SelectLoweringStrategyPass::configure(func::FuncOp function) {
     LogicalResult result =
         llvm::TypeSwitch<Operation *, LogicalResult>(&op)
             .Case([&](GemmOp gemm) {
-              return configureTiles(gemm, gemm.getEpilogue().front(),
-                                    sizes.gemmBlockM);
+              return configureColumns(gemm, gemm.getEpilogue().front());
             })
             .Case([&](RowwiseOp rowwise) {
-              return configureTiles(rowwise, rowwise.getBody().front(),
-                                    sizes.rowwiseBlockM);
+              return configureColumns(rowwise, rowwise.getBody().front());
             })
-            .Case([&](AttentionOp attention) {
-              configureAttention(attention);
+            .Case([&](AttentionOp attention) -> LogicalResult {
+              FailureOr<OpTiles> chosen = tiles->attention(attention);
+              if (failed(chosen))
+                return failure();
+              setConfig(attention, *chosen);
               return success();
             })
             .Default([](Operation *) { return success(); });

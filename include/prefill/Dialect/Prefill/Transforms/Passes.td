@@ -300,7 +300,8 @@ def PadMPass : Prefill_FoldPass<"prefill-pad-m"> {
     the worst padding fraction of each bucket.
   }];
   let options = [
-    ListOption<"buckets", "buckets", "int64_t", "Row counts, increasing; without any the target's: 1 on cpu, whose microkernels have every height">
+    Option<"target", "target", "std::string", "\"cpu\"", "target whose row counts are used without buckets: cpu, or cuda: and a chip">,
+    ListOption<"buckets", "buckets", "int64_t", "Row counts, increasing; without any the target's: 1 on cpu, whose microkernels have every height; the heights of tiles on cuda">
   ];
   let statistics = [
     Statistic<"numPadded", "num-padded", "Number of compute ops whose buckets were set">,
@@ -402,11 +403,13 @@ def SelectLoweringStrategyPass : Pass<"prefill-select-lowering-strategy", "::mli
     %l = prefill.gemm %n, %w {prefill.name = "lm_head", lowering_config = #prefill.lowering_config<logits, block_m = 64,
       block_n = 128, block_kv = 0, panel_n = 32, row_buckets = [1]>} : ...
     ```
-    Tile sizes come from Codegen/CPU/TileTable, which computes them from the sizes of the caches: tiles straddle neither heads nor the parts of a split. A row_sumsq gets a
+    Tile sizes come from Codegen/CPU/TileTable, which computes them from the sizes of the caches, or from
+    Codegen/CUDA/GemmTileTable, by the chip: tiles straddle neither heads nor the parts of a split. A row_sumsq gets a
     partial for each tile. What the target cannot do is an error that names op, attribute and target.
   }];
   let options = [
-    Option<"target", "target", "std::string", "\"cpu\"", "target whose tile sizes are used: cpu">,
+    Option<"target", "target", "std::string", "\"cpu\"", "target whose tile sizes are used: cpu, or cuda: and a chip">,
+    Option<"rows", "rows", "int64_t", "2048", "row count that a CUDA chip's tiles are chosen for">,
     Option<"plain", "plain", "bool", "false", "smallest tiles, one kernel for every op: the baseline">,
     Option<"l1", "l1", "int64_t", "32768", "bytes of a core's first-level data cache">,
     Option<"l2", "l2", "int64_t", "1048576", "bytes of a core's second-level cache">,

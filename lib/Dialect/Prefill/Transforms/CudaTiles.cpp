@@ -1,0 +1,117 @@
+//===- CudaTiles.cpp - the tiles of a CUDA chip ---------------------------===//
+#include "TargetTiles.h"
+#include "prefill/Codegen/CUDA/AttentionTileTable.h"
+#include "prefill/Codegen/CUDA/GemmTileTable.h"
+#include "prefill/Codegen/CUDA/TileScheduler.h"
+#include "prefill/Codegen/Common/PackedWeights.h"
+#include "prefill/Dialect/Prefill/Transforms/EpilogueFolding.h"
+
+using namespace mlir;
+using namespace mlir::prefill;
+
+namespace {
+
+/// Numbers of a chunk of 16 bytes, which global memory is read and written in.
+constexpr int64_t kChunk = 8;
+/// Rows of a rowwise op's block: one for each of its warps.
+constexpr int64_t kRowwiseBlockM = 4;
+/// Rows of logits that tiles are chosen for: those of a small batch.
+constexpr int64_t kLogitRows = 16;
+
+class CudaTiles : public TargetTiles {
+public:
+  CudaTiles(const CudaChip &chip, int64_t rows, bool plain)
+      : chip(chip), rows(rows), plain(plain) {}
+
+  StringRef name() const override { return "cuda"; }
+
+  LogicalResult refuse(Operation *op) const override {
+    if (auto attention = dyn_cast<AttentionOp>(op);
+        attention && attention.getSoftcap())
+      return op->emitOpError("has softcap = ")
+             << attention.getSoftcap()->convertToDouble()
+             << "; target cuda has no kernel for it";
+    for (Type type : op->getOperandTypes())
+      if (auto cache = dyn_cast<KVCacheType>(type);
+          cache && failed(refuseCache(op, cache)))
+        return failure();
+    if (!isa<LinearOp, GemmOp, LMHeadOp>(op))
+      return success();
+    auto input = cast<RankedTensorType>(op->getOperand(0).getType());
+    Type element = input.getElementType();
+    if (!element.isF16() && !element.isBF16())
+      return op->emitOpError("has element type ")
+             << element
+             << "; target cuda has kernels for bf16 and f16 (pass "
+                "--dtype=bf16)";
+    if (input.getDimSize(1) % kChunk != 0)
+      return op->emitOpError("has K = ")
+             << input.getDimSize(1) << "; target cuda needs a multiple of "
+             << kChunk;
+    return success();
+  }
+
+  FailureOr<OpTiles> gemm(GemmOp op,
+                          const ColumnDemands &demands) const override {
+    GemmColumns columns{demands.parts, demands.unit, demands.granularity};
+    std::optional<GemmTile> tile = plain ? smallestGemmTile(chip, columns)
+                                         : selectGemmTile(chip, rows, columns);
+    if (!tile)
+      return noTileWidth(op, demands, name());
+    if (!plain)
+      op->setAttr(kGroupMAttr, OpBuilder(op).getI64IntegerAttr(
+                                   selectGroupRows(chip, *tile)));
+    return OpTiles{tile->blockM, tile->blockN};
+  }
+
+  FailureOr<OpTiles> rowwise(RowwiseOp op,
+                             const ColumnDemands &demands) const override {
+    int64_t width = selectRowwiseWidth(demands.columns, demands.unit);
+    if (width == 0)
+      return noTileWidth(op, demands, name());
+    return OpTiles{plain ? 1 : kRowwiseBlockM, width};
+  }
+
+  FailureOr<OpTiles> attention(AttentionOp op) const override {
+    KVCacheType cache = op.getCache().getType();
+    AttentionHeads heads;
+    heads.headDimQk = cache.getHeadDimQk();
+    heads.headDimV = cache.getHeadDimV();
+    heads.group = numColumns(op.getQuery()) / cache.getHeadDimQk() /
+                  cache.getNumKvHeads();
+    heads.numKvHeads = cache.getNumKvHeads();
+    heads.causal = op.getCausal();
+    heads.slidingWindow = op.getSlidingWindow().value_or(0);
+    llvm::Expected<CudaAttentionTile> tile =
+        cudaAttentionTile(chip, heads, rows, plain);
+    if (!tile)
+      return op.emitOpError("has no tile: ") << llvm::toString(tile.takeError());
+    // The tile's columns are the query heads of a KV head.
+    return OpTiles{tile->blockQ, heads.group * heads.headDimV, tile->blockKv};
+  }
+
+private:
+  LogicalResult refuseCache(Operation *op, KVCacheType cache) const {
+    if (cache.getLayout() == KVLayout::PagedVNNI)
+      return op->emitOpError(
+          "has a cache of layout paged_vnni; target cuda has "
+          "kernels for contiguous, head_major and paged_nhd "
+          "(pass --kv-layout=paged_nhd)");
+    for (int64_t headDim : {cache.getHeadDimQk(), cache.getHeadDimV()})
+      if (headDim % kChunk != 0)
+        return op->emitOpError("has a cache of head_dim = ")
+               << headDim << "; target cuda needs a multiple of " << kChunk;
+    return success();
+  }
+
+  const CudaChip &chip;
+  int64_t rows;
+  bool plain;
+};
+
+} // namespace
+
+std::unique_ptr<TargetTiles>
+prefill::createCudaTiles(const CudaChip &chip, int64_t rows, bool plain) {
+  return std::make_unique<CudaTiles>(chip, rows, plain);
+}
