@@ -110,8 +110,7 @@ static double tileCycles(const CudaChip &chip, const GemmTile &tile,
   double shared = (loaded + readByWarps) / kSharedBytesPerCycle;
   double load = loaded / kL2BytesPerCycle;
   double slowest = std::max({multiply, shared, load});
-  double step =
-      slowest + kOverlapLoss * (multiply + shared + load - slowest);
+  double step = slowest + kOverlapLoss * (multiply + shared + load - slowest);
   // f32 to shared memory and back, 2 bytes out.
   double epilogue = area * (8 / kSharedBytesPerCycle + 2 / kL2BytesPerCycle);
   return step * double(llvm::divideCeil(k, 16)) + epilogue;
@@ -122,9 +121,9 @@ double prefill::estimatedGemmCycles(const CudaChip &chip, const GemmTile &tile,
                                     int64_t rows, int64_t columns, int64_t k) {
   int64_t blocks = llvm::divideCeil(rows, tile.blockM) *
                    llvm::divideCeil(columns, tile.blockN);
-  int64_t perSM = std::max<int64_t>(
-      1, blocksPerSM(chip, tile.threads(), tile.mainloopBytes(),
-                     tile.registers()));
+  int64_t perSM =
+      std::max<int64_t>(1, blocksPerSM(chip, tile.threads(),
+                                       tile.mainloopBytes(), tile.registers()));
   // What the busiest SM computes; the last wave may leave places empty.
   int64_t mostTiles = llvm::divideCeil(blocks, chip.sms);
   int64_t waves = llvm::divideCeil(mostTiles, perSM);
@@ -134,7 +133,9 @@ double prefill::estimatedGemmCycles(const CudaChip &chip, const GemmTile &tile,
   // Few rows: the weight comes from memory once, whatever the tile.
   double bytes = 2.0 * double(columns) * double(k);
   double memory = bytes / chip.memoryBytesPerSecond * chip.clockHz;
-  return std::max(compute, memory) + double(waves) * kBlockCycles;
+  return std::max(compute, memory) +
+         kOverlapLoss * std::min(compute, memory) +
+         double(waves) * kBlockCycles;
 }
 
 /// Whether a tile of `width` columns cuts no head, run or part.
@@ -172,7 +173,7 @@ static llvm::SmallVector<int64_t> widthsFor(const GemmColumns &columns) {
 }
 
 std::optional<GemmTile> prefill::selectGemmTile(const CudaChip &chip,
-                                                int64_t rows,
+                                                int64_t rows, int64_t k,
                                                 const GemmColumns &columns) {
   int64_t total =
       std::accumulate(columns.parts.begin(), columns.parts.end(), int64_t(0));

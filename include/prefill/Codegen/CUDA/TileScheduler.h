@@ -3,9 +3,9 @@
 // Blocks start in the order of their numbers, a wave at a time. prefill-tile
 // numbers tiles row chunk by row chunk within a group of rows, then column by
 // column, then group by group (kGroupMAttr): a wave is then a patch of the
-// output, and what it loads is the patch's rows of A and columns of B, once from
-// memory and after that from the second-level cache. There is one block for each
-// tile; blocks past the last one do nothing.
+// output, and what it loads is the patch's rows of A and columns of B, once
+// from memory and after that from the second-level cache. There is one block
+// for each tile; blocks past the last one do nothing.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PREFILL_CODEGEN_CUDA_TILESCHEDULER_H

@@ -54,8 +54,13 @@ public:
   FailureOr<OpTiles> gemm(GemmOp op,
                           const ColumnDemands &demands) const override {
     GemmColumns columns{demands.parts, demands.unit, demands.granularity};
-    std::optional<GemmTile> tile = plain ? smallestGemmTile(chip, columns)
-                                         : selectGemmTile(chip, rows, columns);
+    int64_t k = cast<ShapedType>(op.getInput().getType()).getDimSize(1);
+    // Logits are asked for one row of each sequence.
+    int64_t count =
+        demands.domain == RowDomain::Logits ? std::min(rows, kLogitRows) : rows;
+    std::optional<GemmTile> tile =
+        plain ? smallestGemmTile(chip, columns)
+              : selectGemmTile(chip, count, k, columns);
     if (!tile)
       return noTileWidth(op, demands, name());
     if (!plain)
@@ -85,7 +90,8 @@ public:
     llvm::Expected<CudaAttentionTile> tile =
         cudaAttentionTile(chip, heads, rows, plain);
     if (!tile)
-      return op.emitOpError("has no tile: ") << llvm::toString(tile.takeError());
+      return op.emitOpError("has no tile: ")
+             << llvm::toString(tile.takeError());
     // The tile's columns are the query heads of a KV head.
     return OpTiles{tile->blockQ, heads.group * heads.headDimV, tile->blockKv};
   }
