@@ -124,6 +124,29 @@ void PlanWriter::countFlops(func::FuncOp kernel) {
   });
 }
 
+/// Set where the kernel is x * transpose(w), stored as it is: what a library
+/// can compute as well. `output` is the place of the launch's first output.
+static std::unique_ptr<fb::MatrixProductT> plainProduct(func::FuncOp kernel,
+                                                        uint32_t output) {
+  auto gemms = kernel.getOps<GemmOp>();
+  if (!llvm::hasSingleElement(gemms))
+    return nullptr;
+  GemmOp gemm = *gemms.begin();
+  Block &epilogue = gemm.getEpilogue().front();
+  auto yield = cast<YieldOp>(epilogue.getTerminator());
+  auto input = dyn_cast<BlockArgument>(gemm.getInput());
+  auto weight = dyn_cast<BlockArgument>(gemm.getWeight());
+  if (!llvm::hasSingleElement(epilogue) || yield->getNumOperands() != 1 ||
+      yield->getOperand(0) != epilogue.getArgument(0) || !input || !weight ||
+      cast<RankedTensorType>(weight.getType()).getRank() != 2)
+    return nullptr;
+  auto product = std::make_unique<fb::MatrixProductT>();
+  product->input = input.getArgNumber();
+  product->weight = weight.getArgNumber();
+  product->output = output;
+  return product;
+}
+
 LogicalResult PlanWriter::readCudaKernel(FunctionOpInterface kernel,
                                          fb::KernelT &entry) {
   auto threads = kernel->getAttrOfType<IntegerAttr>(kBlockThreadsAttr);
@@ -307,8 +330,11 @@ LogicalResult PlanWriter::addLaunch(LaunchOp launch) {
            << words << " words, but kernel @" << launch.getKernel() << " takes "
            << called.num_words;
   called.num_words = words;
-  if (auto planKernel = plan.lookupSymbol<func::FuncOp>(launch.getKernel()))
+  if (auto planKernel = plan.lookupSymbol<func::FuncOp>(launch.getKernel())) {
     countFlops(planKernel);
+    if (isCuda())
+      entry.product = plainProduct(planKernel, launch.getOperands().size());
+  }
   table->launches.push_back(std::make_unique<fb::LaunchT>(std::move(entry)));
   return success();
 }

@@ -279,6 +279,57 @@ Result<void> verifyKinds(const module::Plan &plan, uint32_t index,
   return {};
 }
 
+/// A library would read and write what this table says: the shapes of weight
+/// and buffers must agree. The launch's arguments are verified.
+Result<void> verifyProduct(const module::Plan &plan,
+                           const module::Launch &launch,
+                           const std::string &what) {
+  const module::MatrixProduct &product = *launch.product();
+  if (!isCuda(plan))
+    return invalidModule(what + ", expected none in a plan for " +
+                         quote(plan.target()->str()));
+  const struct {
+    const char *name;
+    uint32_t place;
+    module::ArgKind kind;
+  } operands[] = {
+      {"input", product.input(), module::ArgKind::buffer},
+      {"weight", product.weight(), module::ArgKind::weight},
+      {"output", product.output(), module::ArgKind::buffer},
+  };
+  for (const auto &[name, place, kind] : operands)
+    if (place >= launch.args()->size() ||
+        launch.args()->Get(place)->kind() != kind)
+      return invalidModule(what + ": " + name + " is argument " +
+                           std::to_string(place) + ", which is no " +
+                           module::EnumNameArgKind(kind));
+  auto buffer = [&](uint32_t place) -> const module::Buffer & {
+    return *plan.buffers()->Get(launch.args()->Get(place)->index());
+  };
+  const module::Weight &weight =
+      *plan.weights()->Get(launch.args()->Get(product.weight())->index());
+  const module::Buffer &input = buffer(product.input()),
+                       &output = buffer(product.output());
+  if (weight.shape()->size() != 2)
+    return invalidModule(what + ": the weight has rank " +
+                         std::to_string(weight.shape()->size()) +
+                         ", expected 2");
+  if (input.dtype() != weight.dtype() || input.domain() != output.domain())
+    return invalidModule(what + ": the input has another " +
+                         (input.dtype() != weight.dtype()
+                              ? "dtype than the weight"
+                              : "row domain than the output"));
+  int64_t inputBytes = weight.shape()->Get(1) * byteSize(weight.dtype()),
+          outputBytes = weight.shape()->Get(0) * byteSize(output.dtype());
+  if (input.row_bytes() != inputBytes || output.row_bytes() != outputBytes)
+    return invalidModule(
+        what + ": rows of " + std::to_string(input.row_bytes()) + " and " +
+        std::to_string(output.row_bytes()) +
+        " bytes, but the weight's shape asks for " +
+        std::to_string(inputBytes) + " and " + std::to_string(outputBytes));
+  return {};
+}
+
 Result<void> verifyLaunches(const module::Plan &plan, int64_t numLayers) {
   const auto &launches = *plan.launches();
   std::vector<std::optional<uint32_t>> firstLaunch(plan.kernels()->size());
@@ -317,6 +368,9 @@ Result<void> verifyLaunches(const module::Plan &plan, int64_t numLayers) {
       first = i;
     if (auto ok = verifyKinds(plan, i, *first); !ok)
       return ok;
+    if (launch.product())
+      if (auto ok = verifyProduct(plan, launch, what + ", product"); !ok)
+        return ok;
   }
   return {};
 }

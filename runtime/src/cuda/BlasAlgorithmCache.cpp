@@ -106,6 +106,7 @@ BlasAlgorithmCache BlasAlgorithmCache::read(const std::string &path,
 
 std::optional<BlasAlgorithmCache::Entry>
 BlasAlgorithmCache::find(const std::string &key) const {
+  std::lock_guard<std::mutex> lock(*mutex);
   auto found = entries.find(key);
   if (found == entries.end())
     return std::nullopt;
@@ -114,6 +115,7 @@ BlasAlgorithmCache::find(const std::string &key) const {
 
 Result<void> BlasAlgorithmCache::add(const std::string &key,
                                      const Entry &entry) {
+  std::lock_guard<std::mutex> lock(*mutex);
   entries[key] = entry;
   if (path.empty())
     return {};

@@ -7,11 +7,14 @@
 #include "prefill/checkpoint/Result.h"
 
 #include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
 namespace prefill::rt::cuda {
 
+/// Thread safe.
 class BlasAlgorithmCache {
 public:
   struct Entry {
@@ -35,6 +38,7 @@ public:
 
 private:
   std::string path;
+  std::unique_ptr<std::mutex> mutex = std::make_unique<std::mutex>();
   std::map<std::string, Entry> entries;
 };
 

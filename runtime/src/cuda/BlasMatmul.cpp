@@ -10,8 +10,6 @@ using namespace prefill::rt::cuda;
 
 namespace {
 
-/// What NVIDIA recommends for its largest GPUs.
-constexpr uint64_t workspaceBytes = uint64_t(32) << 20;
 /// Activations lie at multiples of a row of 16 bytes at least.
 constexpr uint32_t operandAlignment = 16;
 
@@ -58,25 +56,23 @@ struct BlasMatmul::Prepared {
 };
 
 BlasMatmul::BlasMatmul(std::shared_ptr<const BlasApi> api,
-                       const CommandStream &commands, BlasAlgorithmCache &cache)
-    : api(std::move(api)), commands(commands), cache(cache) {}
+                       const CommandStream &commands, BlasAlgorithmCache &cache,
+                       CUdeviceptr workspace)
+    : api(std::move(api)), commands(commands), cache(cache),
+      workspace(workspace) {}
 
 Result<std::unique_ptr<BlasMatmul>>
 BlasMatmul::create(std::shared_ptr<const BlasApi> api,
-                   const CommandStream &commands, BlasAlgorithmCache &cache) {
+                   const CommandStream &commands, BlasAlgorithmCache &cache,
+                   CUdeviceptr workspace) {
   std::unique_ptr<BlasMatmul> made(
-      new BlasMatmul(std::move(api), commands, cache));
+      new BlasMatmul(std::move(api), commands, cache, workspace));
   CurrentContext current(commands.device());
   cublasLtHandle_t handle = nullptr;
   if (cublasStatus_t status = made->api->create(&handle);
       status != CUBLAS_STATUS_SUCCESS)
     return made->api->error(status, "cublasLtCreate");
   made->handle = handle;
-  Result<DeviceBuffer> workspace =
-      DeviceBuffer::allocate(commands, workspaceBytes, "cuBLASLt's workspace");
-  if (!workspace)
-    return workspace.takeError();
-  made->workspace = std::move(*workspace);
   return made;
 }
 
@@ -235,7 +231,7 @@ Result<void> BlasMatmul::enqueue(const Prepared &ready,
       handle, ready.operation, &one, pointer(operands.weight), ready.weight,
       pointer(operands.in), ready.input, &zero, pointer(operands.out),
       ready.output, pointer(operands.out), ready.output, &algorithm,
-      pointer(workspace.address()), workspace.size(), commands.handle());
+      pointer(workspace), workspaceBytes, commands.handle());
   if (status != CUBLAS_STATUS_SUCCESS)
     return api->error(status, "cublasLtMatmul");
   return {};

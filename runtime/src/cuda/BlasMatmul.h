@@ -4,12 +4,12 @@
 
 #include "cuda/BlasAlgorithmCache.h"
 #include "cuda/BlasApi.h"
-#include "cuda/DeviceBuffer.h"
+#include "cuda/CommandStream.h"
 
 #include <map>
 #include <memory>
 #include <string>
-#include <tuple>
+#include <vector>
 
 namespace prefill::rt::cuda {
 
@@ -36,13 +36,22 @@ struct MatmulOperands {
 /// one in the cache, else the library's first guess; tune() measures.
 class BlasMatmul {
 public:
+  /// What NVIDIA recommends for its largest GPUs.
+  static constexpr uint64_t workspaceBytes = uint64_t(32) << 20;
+
+  /// `workspace` is workspaceBytes of the device's memory, for this object
+  /// alone.
   static Result<std::unique_ptr<BlasMatmul>>
   create(std::shared_ptr<const BlasApi> api, const CommandStream &commands,
-         BlasAlgorithmCache &cache);
+         BlasAlgorithmCache &cache, CUdeviceptr workspace);
   BlasMatmul(const BlasMatmul &) = delete;
   BlasMatmul &operator=(const BlasMatmul &) = delete;
   ~BlasMatmul();
 
+  /// prepare() was asked about it before.
+  bool knows(const MatmulProblem &problem) const {
+    return prepared.contains(problem) || refused.contains(problem);
+  }
   /// An Error, also for later, where the library has no algorithm. Takes no
   /// memory and enqueues nothing.
   Result<void> prepare(const MatmulProblem &problem);
@@ -59,7 +68,7 @@ public:
 private:
   struct Prepared;
   BlasMatmul(std::shared_ptr<const BlasApi> api, const CommandStream &commands,
-             BlasAlgorithmCache &cache);
+             BlasAlgorithmCache &cache, CUdeviceptr workspace);
 
   std::string keyOf(const MatmulProblem &problem) const;
   Result<std::unique_ptr<Prepared>> describeToLibrary(const MatmulProblem &);
@@ -77,7 +86,7 @@ private:
   const CommandStream &commands;
   BlasAlgorithmCache &cache;
   cublasLtHandle_t handle = nullptr;
-  DeviceBuffer workspace;
+  CUdeviceptr workspace;
   std::map<MatmulProblem, std::unique_ptr<Prepared>> prepared;
   std::map<MatmulProblem, std::string> refused;
 };

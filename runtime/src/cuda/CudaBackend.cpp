@@ -2,8 +2,10 @@
 #include "core/PlanChoice.h"
 #include "cuda/CodeModule.h"
 #include "cuda/CudaStream.h"
+#include "cuda/Warning.h"
 #include "prefill/checkpoint/Quote.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -16,14 +18,17 @@ namespace {
 class CudaCode : public LoadedCode {
 public:
   CudaCode(const module::Plan &plan, CodeModule code,
-           std::vector<KernelFunction> functions)
+           std::vector<KernelFunction> functions,
+           std::vector<std::optional<ProductLaunch>> products,
+           std::shared_ptr<const BlasApi> blas, BlasAlgorithmCache *algorithms)
       : LoadedCode(plan), code(std::move(code)),
-        functions(std::move(functions)) {}
+        functions(std::move(functions)), products(std::move(products)),
+        blas(std::move(blas)), algorithms(algorithms) {}
 
   std::string variant() const override { return code.loaded(); }
-  Result<std::unique_ptr<Stream>> createStream(Allocator &) override {
-    Result<std::unique_ptr<CudaStream>> stream =
-        CudaStream::create(code.device(), functions);
+  Result<std::unique_ptr<Stream>> createStream(Allocator &allocator) override {
+    Result<std::unique_ptr<CudaStream>> stream = CudaStream::create(
+        {code.device(), functions, products, blas, algorithms}, allocator);
     if (!stream)
       return stream.takeError();
     return std::unique_ptr<Stream>(std::move(*stream));
@@ -31,7 +36,10 @@ public:
 
 private:
   CodeModule code;
-  std::vector<KernelFunction> functions; ///< as the plan's kernels
+  std::vector<KernelFunction> functions;              ///< as the plan's kernels
+  std::vector<std::optional<ProductLaunch>> products; ///< as its launches
+  std::shared_ptr<const BlasApi> blas; ///< null: absent, or of no use
+  BlasAlgorithmCache *algorithms;
 };
 
 std::string_view viewOf(const flatbuffers::Vector<uint8_t> &bytes) {
@@ -71,9 +79,10 @@ const module::Plan *choosePlan(const module::Module &file, int chip) {
 
 } // namespace
 
-Result<std::unique_ptr<Backend>>
-CudaBackend::create(const std::string &name, const std::string &library) {
-  Result<std::unique_ptr<CudaDevice>> gpu = CudaDevice::create(name, library);
+Result<std::unique_ptr<Backend>> CudaBackend::create(const std::string &name,
+                                                     const CudaPlaces &places) {
+  Result<std::unique_ptr<CudaDevice>> gpu =
+      CudaDevice::create(name, places.driver);
   if (!gpu)
     return gpu.takeError();
   Result<std::unique_ptr<CudaMemory>> memory = CudaMemory::create(**gpu);
@@ -83,7 +92,21 @@ CudaBackend::create(const std::string &name, const std::string &library) {
     return error;
   }
   return std::unique_ptr<Backend>(
-      new CudaBackend(std::move(*gpu), std::move(*memory)));
+      new CudaBackend(std::move(*gpu), std::move(*memory), places));
+}
+
+void CudaBackend::openBlas() {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (std::exchange(blasSought, true))
+    return;
+  Result<std::shared_ptr<const BlasApi>> library = BlasApi::load(places.blas);
+  if (!library)
+    return; // our own kernels do its part
+  blas = std::move(*library);
+  std::string warning;
+  algorithms = BlasAlgorithmCache::read(places.algorithms, warning);
+  if (!warning.empty())
+    warn(warning);
 }
 
 Result<std::unique_ptr<LoadedCode>>
@@ -108,6 +131,12 @@ CudaBackend::load(const module::Module &file) {
       return function.takeError();
     functions.push_back(std::move(*function));
   }
-  return std::unique_ptr<LoadedCode>(
-      new CudaCode(*plan, std::move(*code), std::move(functions)));
+  std::vector<std::optional<ProductLaunch>> products = findProducts(*plan);
+  bool wanted = std::any_of(products.begin(), products.end(),
+                            [](const auto &product) { return !!product; });
+  if (wanted)
+    openBlas();
+  return std::unique_ptr<LoadedCode>(new CudaCode(
+      *plan, std::move(*code), std::move(functions), std::move(products),
+      wanted ? blas : nullptr, algorithms ? &*algorithms : nullptr));
 }

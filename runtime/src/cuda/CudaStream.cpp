@@ -1,18 +1,38 @@
 #include "cuda/CudaStream.h"
+#include "cuda/Warning.h"
 
+using namespace prefill;
 using namespace prefill::rt;
 using namespace prefill::rt::cuda;
 
-Result<std::unique_ptr<CudaStream>>
-CudaStream::create(const CudaDevice &device,
-                   const std::vector<KernelFunction> &functions) {
-  Result<CommandStream> commands = CommandStream::create(device);
+Result<std::unique_ptr<CudaStream>> CudaStream::create(const StreamCode &code,
+                                                       Allocator &allocator) {
+  Result<CommandStream> commands = CommandStream::create(code.device);
   if (!commands)
     return commands.takeError();
   std::unique_ptr<CudaStream> stream(
-      new CudaStream(std::move(*commands), functions));
+      new CudaStream(std::move(*commands), code));
   stream->cache = std::make_unique<GraphCache>(stream->commands);
+  if (Result<void> ok = stream->openBlas(allocator); !ok)
+    return ok.takeError();
   return stream;
+}
+
+Result<void> CudaStream::openBlas(Allocator &allocator) {
+  if (!code.blas)
+    return {};
+  Result<Allocation> memory =
+      allocator.allocate(MemoryClass::temporaries, BlasMatmul::workspaceBytes,
+                         "cuBLASLt's workspace");
+  if (!memory)
+    return memory.takeError();
+  workspace = std::move(*memory);
+  Result<std::unique_ptr<BlasMatmul>> made = BlasMatmul::create(
+      code.blas, commands, *code.algorithms, workspace.address());
+  if (!made)
+    return made.takeError();
+  blas = std::move(*made);
+  return {};
 }
 
 CudaStream::~CudaStream() = default;
@@ -21,19 +41,44 @@ Result<void> CudaStream::beginCall(const CallShape &shape) {
   pending.clear(); // of a call that failed
   times.clear();
   interrupted = false;
+  call = shape;
   key = {shape.rowsPad, shape.logitRowsPad};
   return {};
 }
 
 Result<void> CudaStream::launch(const KernelLaunch &launch) {
-  pending.push_back(Pending{
-      launch.kernel, static_cast<uint64_t>(launch.workgroups), launch.words});
+  pending.push_back(Pending{launch.kernel,
+                            static_cast<uint64_t>(launch.workgroups),
+                            launch.words,
+                            nullptr,
+                            {}});
+  choose(launch.launch, pending.back());
   return {};
 }
 
+void CudaStream::choose(uint32_t launch, Pending &pending) {
+  if (!blas || !code.products[launch])
+    return;
+  const ProductLaunch &product = *code.products[launch];
+  MatmulProblem problem = product.problem;
+  problem.m = product.rows == module::RowDomain::tokens ? call.rowsPad
+                                                        : call.logitRowsPad;
+  bool known = blas->knows(problem);
+  Result<void> prepared = blas->prepare(problem);
+  if (prepared) {
+    pending.product = &product;
+    pending.problem = problem;
+  } else if (!known) {
+    warn(prepared.error().message + "; the compiled kernel does it");
+  }
+}
+
 Result<void> CudaStream::enqueue(const Pending &launch) const {
-  return functions[launch.kernel].launch(commands, launch.workgroups,
-                                         launch.words);
+  if (launch.product)
+    return blas->enqueue(launch.problem,
+                         launch.product->operands(launch.words));
+  return code.functions[launch.kernel].launch(commands, launch.workgroups,
+                                              launch.words);
 }
 
 Result<void> CudaStream::enqueueTimed() {
@@ -56,8 +101,10 @@ Result<void> CudaStream::enqueueTimed() {
 }
 
 std::string CudaStream::describePending() const {
+  if (pending.size() == 1 && pending[0].product)
+    return "cuBLASLt, " + describe(pending[0].problem);
   if (pending.size() == 1)
-    return describeLaunch(functions[pending[0].kernel].shape(),
+    return describeLaunch(code.functions[pending[0].kernel].shape(),
                           pending[0].workgroups, pending[0].words);
   return "one of " + std::to_string(pending.size()) +
          " kernels (poison mode tells which)";

@@ -6,21 +6,32 @@
 #include "cuda/Event.h"
 #include "cuda/GraphCache.h"
 #include "cuda/KernelFunction.h"
+#include "cuda/ProductLaunch.h"
 
 #include <memory>
 #include <vector>
 
 namespace prefill::rt::cuda {
 
+/// What the streams of a module have in common.
+struct StreamCode {
+  const CudaDevice &device;
+  const std::vector<KernelFunction> &functions; ///< as the plan's kernels
+  /// As the plan's launches; products without `blas` are kernels like others.
+  const std::vector<std::optional<ProductLaunch>> &products;
+  std::shared_ptr<const BlasApi> blas; ///< may be null
+  BlasAlgorithmCache *algorithms;      ///< null where `blas` is
+};
+
 /// Collects the launches of a call and enqueues them all at its end: one by one
 /// with an event between two when the call's bucket of lengths is new, as a
 /// graph when it has come before. synchronize() enqueues what there is.
 class CudaStream : public Stream {
 public:
-  /// `functions` are the plan's kernels; they and the device outlive it.
-  static Result<std::unique_ptr<CudaStream>>
-  create(const CudaDevice &device,
-         const std::vector<KernelFunction> &functions);
+  /// What `code` refers to outlives it. cuBLASLt's workspace is taken from
+  /// `allocator`.
+  static Result<std::unique_ptr<CudaStream>> create(const StreamCode &code,
+                                                    Allocator &allocator);
   ~CudaStream() override;
 
   Result<void> beginCall(const CallShape &shape) override;
@@ -37,11 +48,15 @@ private:
     uint32_t kernel;
     uint64_t workgroups;
     std::vector<uint64_t> words;
+    const ProductLaunch *product; ///< by cuBLASLt, or null
+    MatmulProblem problem;
   };
-  CudaStream(CommandStream commands,
-             const std::vector<KernelFunction> &functions)
-      : commands(std::move(commands)), functions(functions) {}
+  CudaStream(CommandStream commands, const StreamCode &code)
+      : commands(std::move(commands)), code(code) {}
 
+  Result<void> openBlas(Allocator &allocator);
+  /// Leaves the launch to cuBLASLt where it can do it.
+  void choose(uint32_t launch, Pending &pending);
   Result<void> enqueue(const Pending &launch) const;
   /// With an event before the first and after each.
   Result<void> enqueueTimed();
@@ -50,7 +65,10 @@ private:
   Result<void> readTimes();
 
   CommandStream commands;
-  const std::vector<KernelFunction> &functions;
+  StreamCode code;
+  Allocation workspace; ///< of blas
+  std::unique_ptr<BlasMatmul> blas;
+  CallShape call{};
   std::unique_ptr<GraphCache> cache;
   std::vector<Event> events;
   GraphCache::Key key;

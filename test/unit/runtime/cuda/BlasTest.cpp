@@ -1,9 +1,10 @@
 // cuBLASLt through its recording stub, above that of the driver.
+#include "StubBlas.h"
 #include "StubDriver.h"
 #include "cuda/BlasMatmul.h"
+#include "cuda/DeviceBuffer.h"
 #include "cuda/GraphCache.h"
 #include "cuda/PinnedStaging.h"
-#include "stub/StubCublasLt.h"
 
 #include <cstring>
 #include <filesystem>
@@ -13,34 +14,10 @@
 
 using namespace prefill::rt;
 using namespace prefill::rt::cuda;
+using prefill::test::StubBlas;
 using prefill::test::StubDriver;
 
 namespace {
-
-class StubBlas {
-public:
-  explicit StubBlas(const std::string &settings = "") {
-    library = ::dlopen(PREFILL_CUBLASLT_STUB_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    EXPECT_TRUE(library) << ::dlerror();
-    find<decltype(prefill_blas_stub_reset)>("prefill_blas_stub_reset")(
-        settings.c_str());
-  }
-  ~StubBlas() {
-    EXPECT_STREQ(
-        find<decltype(prefill_blas_stub_report)>("prefill_blas_stub_report")(),
-        "");
-    ::dlclose(library);
-  }
-  std::string calls() const {
-    return find<decltype(prefill_blas_stub_calls)>("prefill_blas_stub_calls")();
-  }
-
-private:
-  template <typename Function> Function *find(const char *name) const {
-    return reinterpret_cast<Function *>(::dlsym(library, name));
-  }
-  void *library;
-};
 
 std::string cachePath() {
   return testing::TempDir() + "/prefill-blas-" + std::to_string(::getpid()) +
@@ -55,7 +32,7 @@ struct Multiplying {
   std::string warning;
   BlasAlgorithmCache cache;
   std::unique_ptr<BlasMatmul> matmul;
-  std::optional<DeviceBuffer> in, weight, out, bias;
+  std::optional<DeviceBuffer> in, weight, out, bias, workspace;
   MatmulProblem problem;
 
   explicit Multiplying(const std::string &path = "", bool withBias = false)
@@ -66,7 +43,12 @@ struct Multiplying {
     commands.emplace(std::move(*stream));
     auto api = BlasApi::load({PREFILL_CUBLASLT_STUB_LIBRARY});
     EXPECT_TRUE(api) << api.error().message;
-    auto made = BlasMatmul::create(*api, *commands, cache);
+    auto memory = DeviceBuffer::allocate(*commands, BlasMatmul::workspaceBytes,
+                                         "the workspace");
+    EXPECT_TRUE(memory);
+    workspace.emplace(std::move(*memory));
+    auto made =
+        BlasMatmul::create(*api, *commands, cache, workspace->address());
     EXPECT_TRUE(made) << made.error().message;
     matmul = std::move(*made);
     upload(in, problem.m, problem.k,

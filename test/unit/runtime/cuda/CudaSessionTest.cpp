@@ -2,6 +2,7 @@
 // recording driver, whose "GPU" runs the kernels of TestKernels.cpp. The logits
 // are those of the CPU, bit for bit.
 #include "../TestModel.h"
+#include "StubBlas.h"
 #include "StubDriver.h"
 #include "core/Device.h"
 #include "core/Session.h"
@@ -55,13 +56,15 @@ struct Running {
   /// On the stub, or on the CPU.
   Running(const module::ModuleT &file, bool onStub, int64_t sequences = 1) {
     std::vector<uint8_t> bytes = serialize(file);
-    take(device, onStub
-                     ? Device::create(1, Topology::ofThisMachine(),
-                                      [](ThreadPool &) {
-                                        return cuda::CudaBackend::create(
-                                            "cuda", PREFILL_CUDA_STUB_LIBRARY);
-                                      })
-                     : Device::create("cpu:avx2", 1));
+    take(device, onStub ? Device::create(1, Topology::ofThisMachine(),
+                                         [](ThreadPool &) {
+                                           return cuda::CudaBackend::create(
+                                               "cuda",
+                                               {PREFILL_CUDA_STUB_LIBRARY,
+                                                {PREFILL_CUBLASLT_STUB_LIBRARY},
+                                                ""});
+                                         })
+                        : Device::create("cpu:avx2", 1));
     if (device)
       take(module,
            LoadedModule::loadMemory(*device, bytes.data(), bytes.size()));
@@ -108,6 +111,21 @@ std::vector<int32_t> prompt(int count, int step = 5) {
   for (int32_t i = 0; i < count; ++i)
     tokens.push_back(i * step % int32_t(testVocab));
   return tokens;
+}
+
+/// The last launch is called a plain product, though its kernel also selects
+/// rows: with a row for every token that is the same.
+module::ModuleT makeProductModule() {
+  module::ModuleT file = makeCudaModule();
+  module::PlanT &plan = *file.plans.front();
+  auto product = std::make_unique<module::MatrixProductT>();
+  product->input = 1;
+  product->weight = 2;
+  product->output = 3;
+  plan.launches.back()->product = std::move(product);
+  plan.buffers[0]->domain = module::RowDomain::logits;
+  plan.buffers[2]->row_offset = plan.buffers[0]->row_bytes;
+  return file;
 }
 
 /// A prompt in two chunks and three decoded tokens: buckets 16, 4 and 1.
@@ -276,6 +294,74 @@ TEST(CudaSession, PoisonModeComputesTheSame) {
   gpu.session->setPoison(true);
   for (int count : {5, 1, 1, 16})
     EXPECT_EQ(gpu.call({prompt(count)}), cpu.call({prompt(count)}));
+}
+
+TEST(CudaSession, PlainProductsAreCuBlasLts) {
+  module::ModuleT file = makeProductModule();
+  StubDriver stub(withKernels);
+  StubBlas blas;
+  Running gpu(file, true), cpu(makeTestModule(), false);
+  ASSERT_TRUE(gpu.session && cpu.session) << gpu.error;
+  for (int count : {9, 1, 1, 1, 11}) {
+    std::vector<float> logits = gpu.call({prompt(count)}, true);
+    EXPECT_THAT(logits, testing::Pointwise(testing::FloatNear(1e-4f),
+                                           cpu.call({prompt(count)}, true)))
+        << gpu.error;
+  }
+  // A kernel less in each call that was not replayed.
+  EXPECT_EQ(stub.count("cuLaunchKernelEx"),
+            4 * (gpu.module->plan().launches()->size() - 1));
+  EXPECT_EQ(stub.count("cublasLtMatmul") >= 5, true);
+  EXPECT_EQ(blas.calls(), "heuristic 1\nmatmul 1\n" // 16 rows
+                          "heuristic 1\nmatmul 1\n" // 1 row
+                          "matmul 1\nmatmul 1\n");  // two captures
+  gpu.session->setPoison(true);
+  EXPECT_FALSE(gpu.call({prompt(3)}, true).empty()) << gpu.error;
+}
+
+TEST(CudaSession, ProductsThatCuBlasLtRefusesAreKernels) {
+  module::ModuleT file = makeProductModule();
+  StubDriver stub(withKernels);
+  StubBlas blas("refuse-n=13");
+  Running gpu(file, true), cpu(makeTestModule(), false);
+  ASSERT_TRUE(gpu.session && cpu.session) << gpu.error;
+  testing::internal::CaptureStderr();
+  for (int count : {9, 9}) {
+    EXPECT_EQ(gpu.call({prompt(count)}, true), cpu.call({prompt(count)}, true));
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "warning: cuBLASLt has no algorithm for 16x13x32 f32 -> f32: "
+            "CUBLAS_STATUS_NOT_SUPPORTED; the compiled kernel does it\n");
+}
+
+TEST(CudaSession, ProductsThatMakeNoSense) {
+  auto refusal = [](auto edit) {
+    module::ModuleT file = makeProductModule();
+    edit(*file.plans.front());
+    StubDriver stub;
+    return Running(file, true).error;
+  };
+  using Plan = module::PlanT &;
+  EXPECT_EQ(refusal([](Plan) {}), "");
+  EXPECT_THAT(
+      refusal([](Plan plan) { plan.launches.back()->product->weight = 3; }),
+      HasSubstr("product: weight is argument 3, which is no weight"));
+  EXPECT_THAT(
+      refusal([](Plan plan) { plan.launches.back()->product->input = 99; }),
+      HasSubstr("product: input is argument 99, which is no buffer"));
+  EXPECT_THAT(refusal([](Plan plan) {
+                plan.buffers[0]->domain = module::RowDomain::tokens;
+              }),
+              HasSubstr("product: the input has another row domain than the "
+                        "output"));
+  EXPECT_THAT(refusal([](Plan plan) { plan.buffers[0]->row_bytes = 64; }),
+              HasSubstr("product: rows of 64 and 52 bytes, but the weight's "
+                        "shape asks for 128 and 52"));
+  EXPECT_THAT(refusal([](Plan plan) {
+                plan.launches[1]->product =
+                    std::make_unique<module::MatrixProductT>();
+              }),
+              HasSubstr("product: input is argument 0, which is no buffer"));
 }
 
 TEST(CudaSession, ModulesThatDoNotFit) {
