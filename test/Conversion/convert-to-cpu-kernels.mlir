@@ -11,7 +11,7 @@
 // CHECK-SAME: memref<1xbf16>, %[[BEGIN:[a-z0-9]+]]: index, %[[END:[a-z0-9]+]]: index, %{{[a-z0-9]+}}: memref<1xi8>
 // CHECK-SAME: prefill.grid = #prefill.grid<tokens, block = 64
 // The tile of accumulators, a copy of the rows of one microkernel, and on AVX2 of all rows in f32.
-// AVX2-SAME: prefill.kernel, prefill.scratch_bytes = 46976 : i64
+// AVX2-SAME: prefill.kernel, prefill.scratch_bytes = 48384 : i64
 // AVX512-SAME: prefill.kernel, prefill.scratch_bytes = 26112 : i64
 // BF16-SAME: prefill.kernel, prefill.scratch_bytes = 26112 : i64
 // CHECK-NOT: prefill.gemm

@@ -15,7 +15,7 @@ using prefill::run::OutputFile;
 
 namespace {
 
-constexpr int64_t blockMs[] = {48, 64, 96, 128}, blockNs[] = {64, 128, 256};
+constexpr int64_t blockMs[] = {64, 128, 192, 256}, blockNs[] = {64, 128, 256};
 constexpr int64_t blockQs[] = {32, 64, 128}, blockKvs[] = {128, 256, 512, 1024};
 constexpr int64_t gemmTokens = 512, attentionTokens = 2048;
 constexpr int64_t smallVocab = 1024;

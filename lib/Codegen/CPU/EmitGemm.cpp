@@ -50,7 +50,15 @@ struct GemmShape {
   int64_t pitch() const { return llvm::alignTo(blockN, kPanelN) + kPanelN; }
 };
 
-FailureOr<GemmShape> shapeOf(GemmOp gemm) {
+/// k of a pass whose rows are copied as f32: the copy takes half of the room,
+/// as the rows themselves pass through the same cache.
+int64_t stagedBlockK(int64_t blockK, Type elementType) {
+  int64_t bits = elementType.getIntOrFloatBitWidth();
+  int64_t pairs = blockK * bits / 32 / 2 / 2;
+  return std::max<int64_t>(2 * pairs, 2);
+}
+
+FailureOr<GemmShape> shapeOf(GemmOp gemm, const CpuIsa &isa) {
   auto input = cast<ShapedType>(gemm.getInput().getType());
   auto weight = cast<ShapedType>(gemm.getWeight().getType());
   auto acc = cast<ShapedType>(gemm.getEpilogue().getArgument(0).getType());
@@ -77,6 +85,10 @@ FailureOr<GemmShape> shapeOf(GemmOp gemm) {
     return gemm.emitOpError("has ")
            << kBlockKAttr << " = " << shape.blockK
            << "; expected a positive multiple of " << shape.kPackSize();
+  if (auto blockK = gemm->getAttrOfType<IntegerAttr>(kBlockKAttr))
+    if (isa.convertsLeftOperand(shape.elementType))
+      shape.blockK =
+          std::min(shape.k, stagedBlockK(blockK.getInt(), shape.elementType));
   if (weight.getRank() != 4)
     return gemm.emitOpError("has a weight of type ")
            << weight << "; expected a packed one (run prefill-pack-weights)";
@@ -109,9 +121,9 @@ public:
 
   LogicalResult emit() {
     Value tileIndex = b.divide(firstColumn, shape.blockN);
-    rows = b.min(b.sub(abi.rowsOf(gemm.getInput()), firstRow), shape.blockM);
+    evenChunk();
     accumulators =
-        abi.allocateScratch(b.getF32Type(), shape.blockM * shape.pitch());
+        abi.allocateScratch(b.getF32Type(), maxRows() * shape.pitch());
     EpilogueEmitter epilogue(b, isa, abi, gemm.getEpilogue().front(),
                              gemm.getOuts());
     if (failed(epilogue.collectSinks()))
@@ -123,6 +135,26 @@ public:
   }
 
 private:
+  /// What chunks are cut in.
+  int64_t rowUnit() const { return std::min(isa.microRows, shape.blockM); }
+  int64_t maxRows() const { return llvm::alignTo(shape.blockM, rowUnit()); }
+
+  /// Evens out the chunks of rows: 130 rows are 64 + 66 in place of 128 + 2,
+  /// because 2 rows need the whole weight as well. `firstRow` is this chunk's
+  /// number times block_m until here.
+  void evenChunk() {
+    Value allRows = abi.rowsOf(gemm.getInput());
+    Value chunks = b.ceilDivide(allRows, shape.blockM);
+    Value units = b.ceilDivide(allRows, rowUnit());
+    Value chunk = b.divide(firstRow, shape.blockM);
+    auto startOf = [&](Value index) {
+      Value unit = b.divide(b.mul(index, units), chunks);
+      return b.min(b.mul(unit, rowUnit()), allRows);
+    };
+    firstRow = startOf(chunk);
+    rows = b.sub(startOf(b.add(chunk, 1)), firstRow);
+  }
+
   void emitMainloop(Value tileIndex) {
     allocateStage();
     Value firstPanel = b.mul(tileIndex, shape.panelsPerTile());
@@ -232,7 +264,7 @@ private:
     Type type = converts ? b.getF32Type() : shape.elementType;
     // Rows a power of two apart would share a set of the first-level cache.
     stagePitch = llvm::alignTo(shape.blockK, 64) + 16;
-    stage = abi.allocateScratch(type, shape.blockM * stagePitch);
+    stage = abi.allocateScratch(type, maxRows() * stagePitch);
   }
 
   void emitStage() {
@@ -471,7 +503,7 @@ LogicalResult prefill::emitGemmKernel(KernelABI &abi, const CpuIsa &isa,
         if (!gemm || gemm.getTile().size() != 2 || !gemm.getLoweringConfig())
           return op->emitOpError("is not a gemm in tile form (run "
                                  "prefill-tile)");
-        FailureOr<GemmShape> shape = shapeOf(gemm);
+        FailureOr<GemmShape> shape = shapeOf(gemm, isa);
         if (failed(shape))
           return failure();
         return GemmEmitter(b, isa, abi, gemm, *shape,

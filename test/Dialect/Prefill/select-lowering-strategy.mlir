@@ -17,7 +17,7 @@ module {
     %w = prefill.get_weight @w : tensor<192x64xbf16>
     %b = prefill.get_weight @b : tensor<192xbf16>
     // 128 doesn't divide 192.
-    // CHECK: prefill.gemm {{.*}}<tokens, block_m = 64, block_n = 96, {{.*}}prefill.name = "o_proj"
+    // CHECK: prefill.gemm {{.*}}<tokens, block_m = 256, block_n = 96, {{.*}}prefill.name = "o_proj"
     // CHECK: prefill.bias_add
     // PLAIN: prefill.gemm {{.*}}<tokens, block_m = 8, block_n = 32,
     %y = prefill.linear %x, %w bias(%b : tensor<192xbf16>) {prefill.name = "o_proj"} : tensor<?x64xbf16>, tensor<192x64xbf16> -> tensor<?x192xbf16>
@@ -31,7 +31,7 @@ module {
     %n = prefill.rms_norm %r, %g {eps = 1.0e-5} : tensor<?x192xbf16>, tensor<192xbf16> -> tensor<?x192xbf16>
     %h = prefill.get_weight @head : tensor<131x192xbf16>
     // 131 columns are padded to 160, which only 32 divides.
-    // CHECK: prefill.gemm %[[N]], {{.*}}<logits, block_m = 64, block_n = 32, {{.*}}prefill.name = "lm_head"
+    // CHECK: prefill.gemm %[[N]], {{.*}}<logits, block_m = 256, block_n = 32, {{.*}}prefill.name = "lm_head"
     // CHECK-SAME: -> tensor<?x131xf32>
     %l = prefill.lm_head %n, %h : tensor<?x192xbf16>, tensor<131x192xbf16> -> tensor<?x131xf32>
     return %l : tensor<?x131xf32>

@@ -130,7 +130,7 @@ TEST_P(GemmTest, RowsDoNotDependOnTheirNeighbours) {
   Matrix w = Matrix(c.n, c.k, element()).randomize(5);
   Matrix x = Matrix(70, c.k, element()).randomize(6);
   Matrix whole = run(kernel, c, x, w);
-  for (int64_t rows : {1, 3, 4, 13, 69}) {
+  for (int64_t rows : {1, 3, 4, 13, 64, 65, 69}) {
     Matrix head(rows, c.k, element());
     std::copy_n(x.values.begin(), head.values.size(), head.values.begin());
     Matrix out = run(kernel, c, head, w);

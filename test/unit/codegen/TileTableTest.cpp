@@ -20,26 +20,24 @@ TEST(TileTable, WidestTileThatDivides) {
   EXPECT_EQ(select({4096}).groupN, 4096);
 }
 
-// A tile of f32 sums and a pass over its operands fit the caches that they are
-// made for.
+// A tile of f32 sums and the rows of a pass fit the cache that they are made
+// for.
 TEST(TileTable, SizesFollowTheCaches) {
   for (int64_t l1 : {8, 32, 48, 64, 128})
     for (int64_t l2 : {256, 512, 1024, 2048, 4096}) {
       CpuCaches caches{l1 << 10, l2 << 10, int64_t(32) << 20};
       CpuTileSizes sizes = cpuTileSizes(caches);
       EXPECT_EQ(sizes.gemmBlockM % 8, 0);
-      EXPECT_GE(sizes.gemmBlockM, 32);
-      EXPECT_LE(sizes.gemmBlockM, 128);
-      if (sizes.gemmBlockM > 32)
-        EXPECT_LE(sizes.gemmBlockM * sizes.blockN.front() * 4, caches.l1);
-      if (sizes.gemmBlockK > 256)
-        EXPECT_LE((sizes.gemmBlockM + kPanelN) * sizes.gemmBlockK * 4,
-                  caches.l2);
-      EXPECT_EQ(sizes.gemmBlockK % 2, 0);
+      EXPECT_GE(sizes.gemmBlockM, 64);
+      EXPECT_LE(sizes.gemmBlockM, 256);
+      EXPECT_LE(sizes.gemmBlockM * sizes.blockN.front() * 4, caches.l2 / 8);
+      EXPECT_LE(sizes.gemmBlockM * sizes.gemmPassBytes, caches.l2);
+      // Whole pairs of the widest element.
+      EXPECT_EQ(sizes.gemmPassBytes % 8, 0);
     }
-  EXPECT_EQ(cpuTileSizes().gemmBlockM, 64);
-  EXPECT_EQ(cpuTileSizes().gemmBlockK, 2048);
-  EXPECT_EQ(cpuTileSizes({48 << 10, 2 << 20, 64 << 20}).gemmBlockM, 96);
+  EXPECT_EQ(cpuTileSizes().gemmBlockM, 256);
+  EXPECT_EQ(cpuTileSizes().gemmPassBytes, 4096);
+  EXPECT_EQ(cpuTileSizes({32 << 10, 512 << 10, 32 << 20}).gemmBlockM, 128);
 }
 
 TEST(TileTable, GroupsOfRowsAreWholeChunks) {

@@ -24,13 +24,13 @@ inline constexpr int64_t kWeightPrefetchCycles = 7;
 
 struct CpuTileSizes {
   /// Rows of a gemm's workgroup: a tile of f32 accumulators of the widest
-  /// block_n fills the first-level cache.
+  /// block_n takes an eighth of the second-level cache.
   int64_t gemmBlockM;
   /// Widths of a tile, best first; multiples of a panel.
   llvm::SmallVector<int64_t> blockN;
-  /// k of a pass over a tile: its rows, even as f32, and a panel of the weight
-  /// fill the second-level cache.
-  int64_t gemmBlockK;
+  /// Bytes of a row of the input that a pass over a tile reads: with all its
+  /// rows they fill the second-level cache.
+  int64_t gemmPassBytes;
   /// Bytes of a gemm's input that stay in the third-level cache while the
   /// weight passes by.
   int64_t gemmInputBytes;

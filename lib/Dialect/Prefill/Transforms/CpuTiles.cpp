@@ -89,15 +89,16 @@ private:
   void configurePasses(GemmOp gemm) const {
     auto input = cast<RankedTensorType>(gemm.getInput().getType());
     int64_t k = input.getDimSize(1);
+    int64_t elementBytes = input.getElementType().getIntOrFloatBitWidth() / 8;
+    if (plain)
+      return;
+    // Also where all of K is less: a kernel that converts its rows to f32 makes
+    // shorter passes.
     OpBuilder builder(gemm);
-    if (k > sizes.gemmBlockK)
-      gemm->setAttr(kBlockKAttr, builder.getI64IntegerAttr(sizes.gemmBlockK));
-    if (!plain)
-      gemm->setAttr(
-          kGroupMAttr,
-          builder.getI64IntegerAttr(selectGroupM(
-              sizes, sizes.gemmBlockM,
-              k * input.getElementType().getIntOrFloatBitWidth() / 8)));
+    gemm->setAttr(kBlockKAttr, builder.getI64IntegerAttr(sizes.gemmPassBytes /
+                                                         elementBytes));
+    gemm->setAttr(kGroupMAttr, builder.getI64IntegerAttr(selectGroupM(
+                                   sizes, sizes.gemmBlockM, k * elementBytes)));
   }
 
   CpuTileSizes sizes;
