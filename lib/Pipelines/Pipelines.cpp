@@ -84,7 +84,8 @@ std::string requiredOptions(const Step &step, const CompileOptions &options) {
                        " max-seq=" + std::to_string(options.maxSeq);
     return options.dtype.empty() ? text : text + " dtype=" + options.dtype;
   }
-  if (flag == "prefill-select-lowering-strategy" && options.target.isCuda())
+  if ((flag == "prefill-select-lowering-strategy" || flag == "prefill-pad-m") &&
+      options.target.isCuda())
     return "target=" + options.target.planName();
   if (flag == "prefill-select-lowering-strategy")
     return "l1=" + std::to_string(options.caches.l1) +

@@ -120,7 +120,13 @@ private:
   // EpilogueHeads.cpp: nodes that need other columns of a head.
   Chunk evaluateHeadNorm(RMSNormOp op, const Position &at);
   Chunk evaluateRope(RopeOp op, const Position &at);
+  struct Angles {
+    Chunk cos, sin;
+  };
+  Angles loadAngles(RopeOp op, Value first, int64_t count);
+  Value rotate(Value x, Value partner, Value cos, Value sin, Value isFirst);
   Chunk rotateHalves(RopeOp op, ArrayRef<Value> x, Value headChunk);
+  Chunk rotateCutHalves(RopeOp op, ArrayRef<Value> x, Value headChunk);
   Chunk rotatePairs(RopeOp op, ArrayRef<Value> x, Value headChunk);
   Value sumOverLanes(Value value, int64_t lanes, Value firstLane);
 
