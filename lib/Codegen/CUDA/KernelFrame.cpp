@@ -256,8 +256,6 @@ void KernelFrame::finish(func::FuncOp tiled) {
   Builder b(function.getContext());
   function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(),
                     b.getUnitAttr());
-  function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
-                    b.getDenseI32ArrayAttr({int32_t(blockThreads), 1, 1}));
   function->setAttr(kBlockThreadsAttr,
                     b.getI32IntegerAttr(int32_t(blockThreads)));
   function->setAttr(kSharedBytesAttr, b.getI64IntegerAttr(shared.used()));

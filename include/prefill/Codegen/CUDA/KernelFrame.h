@@ -2,8 +2,8 @@
 //
 // Level `kernel` of target cuda: a tiled kernel becomes
 //
-//   llvm.func @name(i64, ...) attributes {nvvm.kernel, nvvm.reqntid,
-//     prefill.kernel, prefill.grid, prefill.block_threads : i32,
+//   llvm.func @name(i64, ...) attributes {nvvm.kernel, prefill.kernel,
+//     prefill.grid, prefill.block_threads : i32,
 //     prefill.shared_bytes : i64}
 //
 // with one i64 for each word of the launch, in the order of
