@@ -101,12 +101,28 @@ KeyRange<Value> emitVisibleKeys(CudaBuilder &b,
                                 const AttentionKernelShape &shape,
                                 const AttentionRows &rows, Value row);
 
+/// 0 (i32), by a way that the compiler cannot see through: what it is added to
+/// is computed anew instead of being kept in registers.
+Value emitUnknownZero(CudaBuilder &b, const CudaBatch &batch);
+
 // ---- Copies to shared memory (AttentionCopy.cpp)
 
 /// Issues the copies of the tile's query rows; rows past the last and padding
 /// become zeros.
 void emitQueryCopy(CudaBuilder &b, const AttentionKernelShape &shape,
                    const AttentionRows &rows, Value query, Value shared);
+
+/// Which rows and which chunk of a tile a thread copies.
+struct RowCopy {
+  RowCopy(CudaBuilder &b, const SwizzledTile &tile, int64_t threads,
+          int64_t headDim);
+
+  int64_t rowStep;
+  Value firstRow, chunk;      // i32
+  Value takesPart;            // i1, null: every thread does
+  Value hasData;              // i1, false for padding; null: true
+  SmallVector<Value> offsets; // of the rows' chunks in the tile: i32, bytes
+};
 
 /// Copies keys and values of a KV block through the cache's layout.
 class KVBlockCopy {
@@ -127,16 +143,23 @@ public:
              Value valueShared) const;
 
 private:
-  Value tokenOf(CudaBuilder &b, Value block,
-                const AsyncTileCopy::Piece &piece) const;
+  struct Side {
+    RowCopy copy;
+    Value first; // pointer to the thread's chunk of the sequence's first key
+    StringRef site;
+  };
+  bool hasOnePattern() const;
+  Value keyOf(CudaBuilder &b, Value block, const RowCopy &copy,
+              int64_t i) const;
+  Value tokenOf(CudaBuilder &b, Value block, const RowCopy &copy,
+                int64_t i) const;
+  Value elementOf(CudaBuilder &b, Value token, Value page) const;
 
   const AttentionKernelShape &shape;
   CudaCache cache;
-  Value endKey, lastKey; // i32
-  Value table;           // the sequence's row of the block table
-  Value headOffset; // i64, elements: of the KV head, and of the block if there
-                    // is but one
-  AsyncTileCopy keyCopy, valueCopy;
+  Value endKey, lastKey;      // i32
+  Value table;                // the sequence's row of the block table
+  SmallVector<Side, 2> sides; // keys, values
 };
 
 // ---- Masks (AttentionMask.cpp)
@@ -172,22 +195,23 @@ class AttentionMainloop {
 public:
   /// Computes the lanes' addresses, at the builder's place.
   AttentionMainloop(CudaBuilder &b, const AttentionKernelShape &shape,
-                    Value queryShared, Value lane, Value warpRow);
+                    Value lane, Value warpRow);
 
   /// Reads the query fragments, which then stay in registers.
-  void loadQuery(CudaBuilder &b);
+  void loadQuery(CudaBuilder &b, Value queryShared);
   /// S = Q K^T, scaled unless that comes late: [fragment][key tile][4].
-  SmallVector<Value> scores(CudaBuilder &b, Value keyShared) const;
+  /// `queryShared` is not looked at when the query is in registers.
+  SmallVector<Value> scores(CudaBuilder &b, Value queryShared,
+                            Value keyShared) const;
   /// accumulator += P V; P is rounded to the element type.
   void addValues(CudaBuilder &b, ArrayRef<Value> probabilities,
                  Value valueShared, AttentionState &state) const;
 
 private:
-  SmallVector<Value> readQuery(CudaBuilder &b, int64_t fragment,
-                               int64_t step) const;
+  SmallVector<Value> readQuery(CudaBuilder &b, Value queryShared,
+                               int64_t fragment, int64_t step) const;
 
   const AttentionKernelShape &shape;
-  Value queryShared;
   FragmentReader query, key, value;
   SmallVector<SmallVector<Value>> queryWords; // [fragment][step]
 };
@@ -198,8 +222,8 @@ private:
 /// the output in whole rows. All of the block's warps call it; its stages are
 /// free afterwards.
 void emitAttentionOutput(CudaBuilder &b, const AttentionKernelShape &shape,
-                         const AttentionRows &rows, const AttentionState &state,
-                         Value shared, Value lane, Value warpRow, Value out);
+                         const AttentionRows &rows, const CudaBatch &batch,
+                         const AttentionState &state, Value shared, Value out);
 
 // ---- Unfused (AttentionPlain.cpp)
 

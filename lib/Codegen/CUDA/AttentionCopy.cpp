@@ -47,99 +47,142 @@ static bool isPaged(const CudaCache &cache) {
   return cache.type.getLayout() == KVLayout::PagedNHD;
 }
 
+// As many rows at a time as the threads can copy, a power of two: a thread then
+// has one chunk and rows that are constants apart, and needs few registers.
+// Where a row's chunks are no power of two the last threads have no part.
+RowCopy::RowCopy(CudaBuilder &b, const SwizzledTile &tile, int64_t threads,
+                 int64_t headDim) {
+  rowStep =
+      llvm::bit_floor(uint64_t(std::min(threads / tile.chunks, tile.rows)));
+  while (tile.rows % rowStep != 0)
+    rowStep /= 2;
+  Value thread = b.threadId();
+  if (rowStep * tile.chunks != threads)
+    takesPart = b.less(thread, rowStep * tile.chunks);
+  firstRow = b.divide(thread, tile.chunks);
+  chunk = b.remainder(thread, tile.chunks);
+  for (int64_t row = 0; row < tile.rows; row += rowStep) {
+    int64_t inPeriod = row % SwizzledTile::kPeriod;
+    if (row == inPeriod)
+      offsets.push_back(tile.offset(b, b.add(firstRow, row), chunk));
+    else
+      offsets.push_back(
+          b.add(offsets[inPeriod / rowStep], (row - inPeriod) * tile.pitch()));
+  }
+  if (tile.chunks * kChunkElements != headDim) {
+    hasData = b.less(chunk, headDim / kChunkElements);
+    // Padding is not read, but its address is made.
+    chunk = b.min(chunk, headDim / kChunkElements - 1);
+  }
+}
+
 KVBlockCopy::KVBlockCopy(CudaBuilder &b, const AttentionKernelShape &shape,
                          const AttentionRows &rows, const CudaBatch &batch,
                          const CudaCache &cache)
-    : shape(shape), cache(cache), endKey(rows.endKey),
-      lastKey(b.sub(rows.endKey, b.i32(1))),
-      keyCopy(b, shape.keyTile(), shape.layout.threads(), b.threadId()),
-      valueCopy(b, shape.valueTile(), shape.layout.threads(), b.threadId()) {
+    : shape(shape), cache(cache), endKey(rows.endKey) {
   // A sequence without keys visits no block.
-  lastKey = b.max(lastKey, b.i32(0));
-  Value row = b.mul(b.toI64(rows.sequence), b.toI64(batch.blockTableStride));
-  table = b.elementPointer(batch.blockTable, row, b.getI32Type());
-  headOffset = b.mul(b.toI64(rows.kvHead), b.toI64(cache.headStride));
-  if (isPaged(cache))
-    return;
-  Value block = b.load(b.getI32Type(), table, "attention.load_block_table");
-  headOffset =
-      b.add(headOffset, b.mul(b.toI64(block), b.toI64(cache.blockStride)));
+  lastKey = b.max(b.sub(endKey, b.i32(1)), b.i32(0));
+  Value tableRow =
+      b.mul(b.toI64(rows.sequence), b.toI64(batch.blockTableStride));
+  table = b.elementPointer(batch.blockTable, tableRow, b.getI32Type());
+  Value first = b.mul(b.toI64(rows.kvHead), b.toI64(cache.headStride));
+  if (!isPaged(cache)) {
+    Value block = b.load(b.getI32Type(), table, "attention.load_block_table");
+    first = b.add(first, b.mul(b.toI64(block), b.toI64(cache.blockStride)));
+  }
+  auto add = [&](Value memory, const SwizzledTile &tile, int64_t headDim,
+                 StringRef site) {
+    Side side{RowCopy(b, tile, shape.layout.threads(), headDim), Value(), site};
+    Value element =
+        b.add(first, b.toI64(b.mul(side.copy.chunk, kChunkElements)));
+    side.first = b.elementPointer(memory, element, shape.elementType);
+    sides.push_back(std::move(side));
+  };
+  add(cache.key, shape.keyTile(), shape.heads.headDimQk, "attention.load_k");
+  add(cache.value, shape.valueTile(), shape.heads.headDimV, "attention.load_v");
 }
 
 /// Whether keys and values lie in tiles of one shape: a thread then copies the
-/// same rows and chunks of both.
-static bool hasOnePattern(const AttentionKernelShape &shape) {
-  return shape.keyTile().chunks == shape.valueTile().chunks;
+/// same rows of both.
+bool KVBlockCopy::hasOnePattern() const {
+  return shape.heads.headDimQk == shape.heads.headDimV;
 }
 
 int64_t KVBlockCopy::numPages() const {
   if (!isPaged(cache))
     return 0;
-  return keyCopy.pieces().size() +
-         (hasOnePattern(shape) ? 0 : valueCopy.pieces().size());
+  return sides[0].copy.offsets.size() +
+         (hasOnePattern() ? 0 : sides[1].copy.offsets.size());
 }
 
-/// The key of a piece's row, the last one where the row is behind it.
-Value KVBlockCopy::tokenOf(CudaBuilder &b, Value block,
-                           const AsyncTileCopy::Piece &piece) const {
-  return b.min(b.add(b.mul(block, shape.blockKv), piece.row), lastKey);
+/// The key of a thread's i-th row, the last one where the row is behind it.
+Value KVBlockCopy::tokenOf(CudaBuilder &b, Value block, const RowCopy &copy,
+                           int64_t i) const {
+  return b.min(keyOf(b, block, copy, i), lastKey);
+}
+Value KVBlockCopy::keyOf(CudaBuilder &b, Value block, const RowCopy &copy,
+                         int64_t i) const {
+  return b.add(b.add(b.mul(block, shape.blockKv), copy.firstRow),
+               i * copy.rowStep);
 }
 
 SmallVector<Value> KVBlockCopy::loadPages(CudaBuilder &b, Value block) const {
   SmallVector<Value> pages;
-  if (!isPaged(cache))
-    return pages;
-  auto load = [&](const AsyncTileCopy &copy) {
-    for (const AsyncTileCopy::Piece &piece : copy.pieces()) {
+  for (const Side &side : sides)
+    for (int64_t i = 0, e = side.copy.offsets.size();
+         i < e && int64_t(pages.size()) < numPages(); ++i) {
       Value page =
-          b.divide(tokenOf(b, block, piece), cache.type.getBlockSize());
+          b.divide(tokenOf(b, block, side.copy, i), cache.type.getBlockSize());
       pages.push_back(b.load(b.getI32Type(),
                              b.elementPointer(table, page, b.getI32Type()),
                              "attention.load_block_table"));
     }
-  };
-  load(keyCopy);
-  if (!hasOnePattern(shape))
-    load(valueCopy);
   return pages;
+}
+
+/// Elements from the first of the sequence's (paged: the cache's) to a token's.
+Value KVBlockCopy::elementOf(CudaBuilder &b, Value token, Value page) const {
+  Value offset;
+  if (page) {
+    token = b.remainder(token, cache.type.getBlockSize());
+    offset = b.mul(b.toI64(page), b.toI64(cache.blockStride));
+  }
+  Value inBlock = b.mul(b.toI64(token), b.toI64(cache.tokenStride));
+  return offset ? b.add(offset, inBlock) : inBlock;
 }
 
 void KVBlockCopy::issue(CudaBuilder &b, Value block, ValueRange pages,
                         Value keyShared, Value valueShared) const {
-  Type element = shape.elementType;
-  Value firstKey = b.mul(block, shape.blockKv);
-  auto elementOf = [&](const AsyncTileCopy::Piece &piece, Value page) {
-    Value token = tokenOf(b, block, piece);
-    Value offset = headOffset;
-    if (page) {
-      token = b.remainder(token, cache.type.getBlockSize());
-      offset = b.add(offset, b.mul(b.toI64(page), b.toI64(cache.blockStride)));
-    }
-    offset = b.add(offset, b.mul(b.toI64(token), b.toI64(cache.tokenStride)));
-    return b.add(offset, b.toI64(b.mul(piece.chunk, kChunkElements)));
+  auto copyRow = [&](const Side &side, Value shared, int64_t i, Value element,
+                     Value isKey) {
+    Value bytes = b.select(b.both(isKey, side.copy.hasData), b.i32(kChunkBytes),
+                           b.i32(0));
+    b.copyAsync(b.pointer(shared, side.copy.offsets[i]),
+                b.elementPointer(side.first, element, shape.elementType), bytes,
+                side.site);
   };
-  auto copyTile = [&](const AsyncTileCopy &copy, Value base, Value shared,
-                      int64_t chunks, int64_t headDim, ValueRange pages,
-                      StringRef site) {
-    size_t i = 0;
-    copy.issue(b, shared, site,
-               [&](const AsyncTileCopy::Piece &piece) -> AsyncTileCopy::Source {
-                 Value exists = b.less(b.add(firstKey, piece.row), endKey);
-                 Value bytes = pieceBytes(b, piece, chunks, headDim, exists);
-                 Value offset =
-                     elementOf(piece, pages.empty() ? Value() : pages[i]);
-                 ++i;
-                 if (chunks * kChunkElements != headDim)
-                   offset = b.select(b.equal(bytes, 0), headOffset, offset);
-                 return {b.elementPointer(base, offset, element), bytes};
-               });
+  auto ifTakesPart = [&](const RowCopy &copy, llvm::function_ref<void()> body) {
+    if (copy.takesPart)
+      b.ifThen(copy.takesPart, body);
+    else
+      body();
   };
-  size_t keyPieces = pages.empty() ? 0 : keyCopy.pieces().size();
-  copyTile(keyCopy, cache.key, keyShared, shape.keyTile().chunks,
-           shape.heads.headDimQk, pages.take_front(keyPieces),
-           "attention.load_k");
-  copyTile(valueCopy, cache.value, valueShared, shape.valueTile().chunks,
-           shape.heads.headDimV,
-           hasOnePattern(shape) ? pages : pages.drop_front(keyPieces),
-           "attention.load_v");
+  Value shared[] = {keyShared, valueShared};
+  size_t page = 0;
+  for (size_t s = 0; s < sides.size(); ++s) {
+    const RowCopy &copy = sides[s].copy;
+    ifTakesPart(copy, [&] {
+      for (int64_t i = 0, e = copy.offsets.size(); i < e; ++i) {
+        Value isKey = b.less(keyOf(b, block, copy, i), endKey);
+        Value element =
+            elementOf(b, tokenOf(b, block, copy, i),
+                      pages.empty() ? Value() : Value(pages[page++]));
+        copyRow(sides[s], shared[s], i, element, isKey);
+        if (hasOnePattern())
+          copyRow(sides[1], shared[1], i, element, isKey);
+      }
+    });
+    if (hasOnePattern())
+      break;
+  }
 }

@@ -6,27 +6,27 @@ using namespace mlir::prefill;
 
 AttentionMainloop::AttentionMainloop(CudaBuilder &b,
                                      const AttentionKernelShape &shape,
-                                     Value queryShared, Value lane,
-                                     Value warpRow)
-    : shape(shape), queryShared(queryShared),
+                                     Value lane, Value warpRow)
+    : shape(shape),
       query(b, shape.queryTile(), FragmentReader::Operand::A, lane, warpRow),
       key(b, shape.keyTile(), FragmentReader::Operand::B, lane, b.i32(0)),
       value(b, shape.valueTile(), FragmentReader::Operand::BTransposed, lane,
             b.i32(0)) {}
 
 SmallVector<Value> AttentionMainloop::readQuery(CudaBuilder &b,
+                                                Value queryShared,
                                                 int64_t fragment,
                                                 int64_t step) const {
   return query.load(b, queryShared, fragment * kMmaM, step, "attention.read_q");
 }
 
-void AttentionMainloop::loadQuery(CudaBuilder &b) {
+void AttentionMainloop::loadQuery(CudaBuilder &b, Value queryShared) {
   for (int64_t f = 0; f < shape.layout.fragments; ++f)
     for (int64_t step = 0; step < shape.heads.depth() / kMmaK; ++step)
-      queryWords.push_back(readQuery(b, f, step));
+      queryWords.push_back(readQuery(b, queryShared, f, step));
 }
 
-SmallVector<Value> AttentionMainloop::scores(CudaBuilder &b,
+SmallVector<Value> AttentionMainloop::scores(CudaBuilder &b, Value queryShared,
                                              Value keyShared) const {
   int64_t fragments = shape.layout.fragments;
   int64_t steps = shape.heads.depth() / kMmaK;
@@ -42,7 +42,7 @@ SmallVector<Value> AttentionMainloop::scores(CudaBuilder &b,
   for (int64_t step = 0; step < steps; ++step) {
     SmallVector<SmallVector<Value>> a;
     for (int64_t f = 0; f < fragments; ++f)
-      a.push_back(queryWords.empty() ? readQuery(b, f, step)
+      a.push_back(queryWords.empty() ? readQuery(b, queryShared, f, step)
                                      : queryWords[f * steps + step]);
     for (int64_t tile = 0; tile < keyTiles; tile += 2) {
       SmallVector<Value> k =

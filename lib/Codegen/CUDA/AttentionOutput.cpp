@@ -1,5 +1,6 @@
 //===- AttentionOutput.cpp - from sums to rows of the output --------------===//
 #include "Attention.h"
+#include "prefill/Codegen/CUDA/ChipTable.h"
 
 using namespace mlir;
 using namespace mlir::prefill;
@@ -7,8 +8,16 @@ using namespace mlir::prefill;
 void prefill::emitAttentionOutput(CudaBuilder &b,
                                   const AttentionKernelShape &shape,
                                   const AttentionRows &rows,
+                                  const CudaBatch &batch,
                                   const AttentionState &state, Value shared,
-                                  Value lane, Value warpRow, Value out) {
+                                  Value out) {
+  // Addresses that the query's copy and the output share would otherwise stay
+  // in registers, through the loops in between.
+  Value zero = emitUnknownZero(b, batch);
+  Value thread = b.add(b.threadId(), zero);
+  Value lane = b.bitAnd(thread, kWarpThreads - 1);
+  Value warpRow =
+      b.mul(b.divide(thread, kWarpThreads), shape.layout.fragments * kMmaM);
   SwizzledTile tile = shape.outTile();
   int64_t columnTiles = shape.columnTiles();
   // Other warps may still read the stages that the output lies on.
@@ -36,12 +45,13 @@ void prefill::emitAttentionOutput(CudaBuilder &b,
   b.barrier("attention.out_staged");
 
   int64_t group = shape.group(), headDim = shape.heads.headDimV;
-  Value origin = b.add(b.mul(b.toI64(rows.batchRow), shape.outRowElements()),
-                       b.toI64(b.mul(rows.kvHead, group * headDim)));
+  Value origin =
+      b.add(b.mul(b.toI64(b.add(rows.batchRow, zero)), shape.outRowElements()),
+            b.toI64(b.mul(rows.kvHead, group * headDim)));
   Value first = b.elementPointer(out, origin, shape.elementType);
   int64_t total = tile.rows * tile.chunks, threads = shape.layout.threads();
   for (int64_t begin = 0; begin < total; begin += threads) {
-    Value index = b.add(b.threadId(), begin);
+    Value index = b.add(thread, begin);
     Value row = b.divide(index, tile.chunks);
     Value chunk = b.remainder(index, tile.chunks);
     Value queryRow = b.divide(row, group), head = b.remainder(row, group);

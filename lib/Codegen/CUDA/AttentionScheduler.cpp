@@ -77,3 +77,8 @@ AttentionRows prefill::emitAttentionRows(CudaBuilder &b, const CudaBatch &batch,
   rows.count = b.min(b.sub(rows.seqlenQ, rows.rowBegin), shape.blockQ);
   return rows;
 }
+
+Value prefill::emitUnknownZero(CudaBuilder &b, const CudaBatch &batch) {
+  // No batch has 2^62 sequences.
+  return b.toI32(b.shiftRight(b.toI64(batch.numSeqs), 62));
+}

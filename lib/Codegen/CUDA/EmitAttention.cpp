@@ -170,7 +170,7 @@ private:
     int64_t window = frame.shared.allocate(layout.sharedBytes());
     shared = frame.sharedPointer(b, window);
     warpRow = b.mul(b.warp(), layout.fragments * kMmaM);
-    Value queryShared = b.pointer(shared, layout.queryOffset());
+    queryShared = b.pointer(shared, layout.queryOffset());
     emitQueryCopy(b, shape, rows, frame.tensor(query).pointer, queryShared);
     b.commitGroup();
     copy.emplace(b, shape, rows, frame.batch(), frame.cache(cache));
@@ -198,11 +198,11 @@ private:
       pages = SmallVector<Value>(branch.getResults());
     }
     stage = b.i32(0);
-    mainloop.emplace(b, shape, queryShared, lane, warpRow);
+    mainloop.emplace(b, shape, lane, warpRow);
     if (layout.queryInRegisters) {
       b.waitGroup(layout.stages - 1, "attention.wait_q");
       b.barrier("attention.query_ready");
-      mainloop->loadQuery(b);
+      mainloop->loadQuery(b, queryShared);
     }
     state = AttentionState::initial(b, shape);
     return success();
@@ -272,7 +272,11 @@ private:
     pages = copy->loadPages(b, b.add(ahead, 1));
 
     Value keyShared = b.pointer(shared, stage);
-    SmallVector<Value> scores = mainloop->scores(b, keyShared);
+    // Read again for every block, the query has addresses that would stay in
+    // registers if they did not seem to change.
+    Value again = b.mul(emitUnknownZero(b, frame.batch()), block);
+    SmallVector<Value> scores =
+        mainloop->scores(b, b.pointer(queryShared, again), keyShared);
     if (mask)
       mask->apply(b, block, scores);
     emitOnlineSoftmax(b, shape, mask != nullptr, scores, state);
@@ -287,7 +291,7 @@ private:
       return op.emitOpError("stands behind no KV loop");
     // A tile without a block still has the query's copies under way.
     b.waitGroup(0, "attention.wait_all");
-    emitAttentionOutput(b, shape, rows, state, shared, lane, warpRow,
+    emitAttentionOutput(b, shape, rows, frame.batch(), state, shared,
                         frame.tensor(op.getOut()).pointer);
     return success();
   }
@@ -301,7 +305,7 @@ private:
   Value lane, warpRow; // of the thread; row of the tile
   AttentionRows rows;
   Value firstBlock, endBlock; // of all KV loops
-  Value shared;
+  Value shared, queryShared;
   std::optional<KVBlockCopy> copy;
   std::optional<AttentionMainloop> mainloop;
   // As they stand at the builder's place.

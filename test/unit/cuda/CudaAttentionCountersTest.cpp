@@ -54,12 +54,12 @@ void expectCounters(const AttentionProblem &p,
   int64_t depth = (p.headDimQk + 15) / 16 * 16;
   int64_t columns = (p.headDimV + 15) / 16 * 16;
 
-  // Each visited block's tile is copied once, 32 chunks of 8 elements a
-  // request, and no other block is.
+  // Each visited block's tile is copied once, 8 elements a thread, and no other
+  // block is.
   SiteCounters k = site("attention.load_k", SiteKind::asyncCopy);
   SiteCounters v = site("attention.load_v", SiteKind::asyncCopy);
-  EXPECT_EQ(k.requests, uint64_t(expected.visited * p.blockKv * depth / 256));
-  EXPECT_EQ(v.requests, uint64_t(expected.visited * p.blockKv * columns / 256));
+  EXPECT_EQ(k.threads, uint64_t(expected.visited * p.blockKv * depth / 8));
+  EXPECT_EQ(v.threads, uint64_t(expected.visited * p.blockKv * columns / 8));
   EXPECT_EQ(k.globalBytes, uint64_t(expected.keysRead * p.headDimQk * 2));
   EXPECT_EQ(v.globalBytes, uint64_t(expected.keysRead * p.headDimV * 2));
 
