@@ -154,18 +154,21 @@ AttentionWaves prefill::attentionWaves(const CudaChip &chip,
   return result;
 }
 
-/// Cycles that an SM takes for one KV block of all its blocks, per element of
-/// the scores: the slowest of its units, if enough warps are there to keep
-/// them busy at the same time.
+/// Cycles that an SM takes for a KV block, per element of the scores.
 static double cyclesPerScore(const CudaChip &chip, const AttentionHeads &heads,
                              CudaAttentionTile tile,
                              const AttentionLayout &layout) {
   // Public figures: 16 exponentials and 128 bytes of shared memory a cycle.
   constexpr double kExponentials = 16.0, kSharedBytes = 128.0;
-  // Waiting for the barrier and the first fragments of a block.
+  // Waiting for the barrier and the first fragments of a block; other blocks of
+  // the SM fill it.
   constexpr double kStepCycles = 200.0;
-  // Warps that keep the units of an SM busy at the same time.
-  constexpr int64_t kBusyWarps = 8;
+  // The units of an SM work at the same time as far as there are warps to use
+  // them: of what is not the slowest unit's time, this part is not hidden with
+  // eight warps or more. No measurement: to be replaced by
+  // `prefill-bench --tune` on a device.
+  constexpr double kExposed = 0.4;
+  constexpr double kBusyWarps = 8.0;
   double scores = double(layout.rows()) * double(tile.blockKv);
   double fmasPerCycle =
       chip.tensorFlops / (2.0 * double(chip.sms) * chip.clockHz);
@@ -176,11 +179,10 @@ static double cyclesPerScore(const CudaChip &chip, const AttentionHeads &heads,
     perWarp += double(layout.queryBytes) / double(layout.warps);
   double shared = perWarp * double(layout.warps) / kSharedBytes;
   double softmax = scores / kExponentials;
-  int64_t warps = layout.warps * layout.blocksPerSM;
-  double overlap = std::min(1.0, double(warps) / double(kBusyWarps));
-  double busy = std::max({matrix, shared, softmax});
-  double cycles = overlap * busy +
-                  (1.0 - overlap) * (matrix + shared + softmax) +
+  double warps = double(layout.warps * layout.blocksPerSM);
+  double exposed = 1.0 - (1.0 - kExposed) * std::min(1.0, warps / kBusyWarps);
+  double slowest = std::max({matrix, shared, softmax});
+  double cycles = slowest + exposed * (matrix + shared + softmax - slowest) +
                   kStepCycles / double(layout.blocksPerSM);
   // Rows that no query fills are computed all the same.
   double used = double(tile.blockQ * heads.group) / double(layout.rows());

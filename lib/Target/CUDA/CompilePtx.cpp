@@ -7,12 +7,21 @@
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Target/TargetOptions.h"
 
 using namespace mlir;
 using namespace mlir::prefill;
+
+/// Addresses of shared memory in 32 bits: half the registers. LLVM has an
+/// option of its command line for it and nothing else.
+static void useShortPointers() {
+  auto &options = llvm::cl::getRegisteredOptions();
+  if (auto option = options.find("nvptx-short-ptr"); option != options.end())
+    option->second->addOccurrence(0, "nvptx-short-ptr", "true");
+}
 
 static std::unique_ptr<llvm::TargetMachine>
 createTargetMachine(const CudaChip &chip, std::string &error) {
@@ -21,6 +30,7 @@ createTargetMachine(const CudaChip &chip, std::string &error) {
     LLVMInitializeNVPTXTarget();
     LLVMInitializeNVPTXTargetMC();
     LLVMInitializeNVPTXAsmPrinter();
+    useShortPointers();
     return true;
   }();
   (void)initialized;
@@ -41,7 +51,9 @@ createTargetMachine(const CudaChip &chip, std::string &error) {
 /// allows.
 static void stateBlockSizes(ModuleOp kernels) {
   for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>())
-    if (auto threads = kernel->getAttrOfType<IntegerAttr>(kBlockThreadsAttr))
+    // The assembler takes one of both, and nvvm.reqntid says the same.
+    if (auto threads = kernel->getAttrOfType<IntegerAttr>(kBlockThreadsAttr);
+        threads && !kernel->hasAttr(NVVM::NVVMDialect::getReqntidAttrName()))
       kernel->setAttr(NVVM::NVVMDialect::getMaxntidAttrName(),
                       DenseI32ArrayAttr::get(kernels.getContext(),
                                              {int32_t(threads.getInt())}));
