@@ -11,8 +11,14 @@ using prefill::rt::quote;
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string &path,
                                                        const std::string &isa,
                                                        int threads) {
+  return loadOn(isa.empty() ? "cpu" : "cpu:" + isa, path, threads);
+}
+
+Result<std::unique_ptr<LoadedModel>>
+LoadedModel::loadOn(const std::string &name, const std::string &path,
+                    int threads) {
   std::unique_ptr<LoadedModel> model(new LoadedModel);
-  auto device = rt::Device::create(isa.empty() ? "cpu" : "cpu:" + isa, threads);
+  auto device = rt::Device::create(name, threads);
   if (!device)
     return device.takeError();
   model->device = std::move(*device);

@@ -25,8 +25,14 @@ public:
   static Result<std::unique_ptr<LoadedModel>>
   load(const std::string &path, const std::string &isa, int threads);
 
+  /// On the device of a name, as rt::Device::create takes it.
+  static Result<std::unique_ptr<LoadedModel>>
+  loadOn(const std::string &device, const std::string &path, int threads);
+
   const module::Module &file() const { return loaded->file(); }
   const module::Plan &plan() const { return loaded->plan(); }
+  rt::Backend &backend() const { return device->backend(); }
+  /// Of a CPU.
   rt::IsaVariant variant() const {
     return *rt::parseIsaVariant(loaded->code().variant());
   }

@@ -79,7 +79,7 @@ const std::vector<OptionRow> &optionTable() {
                     ", the processors that this process may use"),
       integerOption("--rounds", &Options::rounds, 1, 10000, ""),
       textOption("--json", &Options::json, "the name of a file"),
-      textOption("--device", &Options::device, "cpu"),
+      textOption("--device", &Options::device, "cpu, cuda or cuda:N"),
       flag("--tune", &Options::tune),
       {"--tune-threshold", Value::afterEquals,
        [](Options &options, const std::string &value) -> Result<void> {
@@ -136,7 +136,9 @@ rows
                         holds, so use taskset to choose processors
   --rounds=N            timed runs of each row (default 9)
   --json=FILE           write the rows as a JSON list as well
-  --device=cpu          the only device of this build
+  --device=D            cpu (default), or cuda or cuda:N: the launches of every module in --modules, compiled for the GPU,
+                        at 512, 2048 and 8192 tokens; `of peak` is of the tensor cores' peak at the highest clock, cuBLASLt
+                        the plain product of the same size
 machine
   --measure-machine     peak FLOP/s for each instruction set and number of threads, bandwidth of memory and caches, as
                         JSON to standard output or to --json=FILE

@@ -1,5 +1,6 @@
 // prefill-bench: how near kernels and whole models come to the machine's peak.
 // See --help.
+#include "CudaRows.h"
 #include "Measure.h"
 #include "MeasureMachine.h"
 #include "ModuleStore.h"
@@ -69,20 +70,21 @@ Result<void> list(const std::vector<Row> &rows) {
   return print(text);
 }
 
+bool isCuda(const std::string &device) {
+  return device == "cuda" || device.starts_with("cuda:");
+}
+
 /// The device must be one that this build has.
 Result<void> checkDevice(const std::string &name) {
-  if (name == "cpu")
+  if (name == "cpu" || isCuda(name))
     return {};
   if (name.starts_with("cpu:"))
     return Error{ErrorCode::invalidArgument,
                  "--device is " + quote(name) +
                      ", expected cpu: rows like gemm-avx2/ force an "
                      "instruction set"};
-  auto device = prefill::rt::Device::create(name, 1);
-  if (!device)
-    return device.takeError();
   return Error{ErrorCode::unsupported,
-               "--device is " + quote(name) + ", expected cpu"};
+               "--device is " + quote(name) + ", expected cpu, cuda or cuda:N"};
 }
 
 Result<void> finish(std::optional<OutputFile> &file, const std::string &text) {
@@ -109,6 +111,34 @@ Result<void> runRows(const std::vector<Row> &rows, const Options &options,
   if (!printed)
     return printed;
   return finish(file, toJson(*all, options.threads));
+}
+
+Result<void> runCuda(const Options &options) {
+  if (options.tune || options.measureMachine || options.list)
+    return Error{ErrorCode::unsupported,
+                 "--device is " + quote(options.device) +
+                     ", expected cpu with --tune, --measure-machine or --list"};
+  std::optional<OutputFile> file;
+  if (options.json) {
+    Result<OutputFile> created = OutputFile::create(*options.json);
+    if (!created)
+      return created.takeError();
+    file.emplace(std::move(*created));
+  }
+  Result<void> printed;
+  bool begun = false;
+  auto all = measureCuda(options, [&](const CudaRow &row) {
+    if (printed && !begun)
+      printed = print(cudaTableHead());
+    begun = true;
+    if (printed)
+      printed = print(cudaTableLine(row));
+  });
+  if (!all)
+    return all.takeError();
+  if (!printed)
+    return printed;
+  return finish(file, cudaJson(*all));
 }
 
 Result<void> tune(std::vector<TuneCandidate> &candidates,
@@ -158,6 +188,8 @@ Result<void> tune(std::vector<TuneCandidate> &candidates,
 Result<void> execute(const Options &options) {
   if (Result<void> ok = checkDevice(options.device); !ok)
     return ok;
+  if (isCuda(options.device))
+    return runCuda(options);
   std::vector<Row> rows;
   std::vector<TuneCandidate> candidates;
   if (options.tune) {

@@ -63,8 +63,12 @@ public:
   virtual Result<void> synchronize() = 0;
 
   /// Of the launches of the last call, in order; empty where launch() returns
-  /// when the kernel is done, so that the caller's clock tells.
+  /// when the kernel is done, so that the caller's clock tells. Zeros where
+  /// single launches were not timed: see setTiming().
   virtual std::vector<LaunchTime> launchTimes() { return {}; }
+  /// Times every launch of the calls from now on, even where that costs speed
+  /// (cuda replays calls as graphs otherwise).
+  virtual void setTiming(bool) {}
 
   /// Poison mode (Session::setPoison): what the stream gives to kernels beyond
   /// their arguments is NaN between canaries.

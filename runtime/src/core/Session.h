@@ -47,6 +47,9 @@ public:
   /// Of the last call, indexed as the plan's launches.
   const std::vector<LaunchTime> &launchTimes() const { return times; }
 
+  /// Stream::setTiming.
+  void setTiming(bool enabled) { stream->setTiming(enabled); }
+
   void setPoison(bool enabled);
 
   /// Stream::counters of the last call.

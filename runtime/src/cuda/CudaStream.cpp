@@ -146,18 +146,20 @@ Result<void> CudaStream::endCall() {
     arguments.push_back(launch.workgroups);
     arguments.insert(arguments.end(), launch.words.begin(), launch.words.end());
   }
-  bool direct = cache->isNew(key);
-  Result<void> enqueued = cache->run(key, arguments, [&]() -> Result<void> {
-    if (direct)
+  bool timed = timing || cache->isNew(key);
+  auto enqueueAll = [&]() -> Result<void> {
+    if (timed)
       return enqueueTimed();
     for (const Pending &launch : pending)
       if (Result<void> ok = enqueue(launch); !ok)
         return ok;
     return {};
-  });
+  };
+  Result<void> enqueued =
+      timing ? enqueueAll() : cache->run(key, arguments, enqueueAll);
   Result<void> done = commands.synchronize(describePending());
   if (enqueued && done) {
-    if (direct)
+    if (timed)
       done = readTimes();
     else
       times.assign(pending.size(), {0, 0});

@@ -41,6 +41,8 @@ public:
   /// Of a call that was enqueued launch by launch; zeros where a graph ran.
   std::vector<LaunchTime> launchTimes() override { return times; }
 
+  void setTiming(bool enabled) override { timing = enabled; }
+
   const GraphCache::Statistics &graphs() const { return cache->statistics(); }
 
 private:
@@ -73,6 +75,7 @@ private:
   std::vector<Event> events;
   GraphCache::Key key;
   std::vector<Pending> pending;
+  bool timing = false;
   bool interrupted = false; ///< by synchronize() within the call
   std::vector<LaunchTime> times;
 };

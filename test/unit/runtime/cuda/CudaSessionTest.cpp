@@ -201,7 +201,12 @@ TEST(CudaSession, BucketsThatComeAgainAreGraphs) {
   EXPECT_EQ(stub.count("cuGraphLaunch"), 3u);
   gpu.call({prompt(9)}); // the bucket of 11
   EXPECT_EQ(stub.count("cuGraphInstantiateWithFlags"), 2u);
-  EXPECT_EQ(gpu.session->launchTimes().size(), launches);
+  ASSERT_EQ(gpu.session->launchTimes().size(), launches);
+  EXPECT_EQ(gpu.session->launchTimes()[2].durationNs, 0u);
+  gpu.session->setTiming(true);
+  gpu.call({prompt(9)});
+  ASSERT_EQ(gpu.session->launchTimes().size(), launches);
+  EXPECT_EQ(gpu.session->launchTimes()[2].durationNs, 1000000u);
 }
 
 TEST(CudaSession, NoCallOfTheDriverLeavesAnythingBehindWhenItFails) {
