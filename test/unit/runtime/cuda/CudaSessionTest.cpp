@@ -1,7 +1,7 @@
 // Whole calls through the backend `cuda`: Session, KV cache and weights on the
 // recording driver, whose "GPU" runs the kernels of TestKernels.cpp. The logits
 // are those of the CPU, bit for bit.
-#include "../TestModel.h"
+#include "CudaModule.h"
 #include "StubBlas.h"
 #include "StubDriver.h"
 #include "core/Device.h"
@@ -22,28 +22,6 @@ using testing::HasSubstr;
 namespace {
 
 constexpr const char *withKernels = "kernels=" PREFILL_TEST_KERNELS;
-
-/// The test model with its plan turned into one for sm_80: PTX whose kernels
-/// are empty, as the stub runs those of the CPU by their names.
-module::ModuleT makeCudaModule(const TestModelOptions &options = {}) {
-  module::ModuleT file = makeTestModule(options);
-  module::PlanT &plan = *file.plans.front();
-  plan.target = "cuda";
-  plan.chip = "sm_80";
-  std::string text = ".version 7.0\n.target sm_80\n.address_size 64\n";
-  for (auto &kernel : plan.kernels) {
-    kernel->scratch_bytes = 0;
-    kernel->cuda = std::make_unique<module::CudaResourcesT>();
-    kernel->cuda->block_threads = 128;
-    kernel->cuda->shared_bytes = 64 << 10;
-    std::string entry = emptyPtx("sm_80", {{kernel->name, kernel->num_words}});
-    text += entry.substr(entry.find(".visible"));
-  }
-  plan.code.front()->format = module::CodeFormat::ptx;
-  plan.code.front()->variant = "sm_80";
-  plan.code.front()->object.assign(text.begin(), text.end());
-  return file;
-}
 
 struct Running {
   std::unique_ptr<Device> device;
