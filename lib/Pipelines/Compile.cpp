@@ -73,26 +73,8 @@ public:
     OwningOpRef<ModuleOp> nvvm(lowered->clone());
     if (failed(runLevel(*nvvm, Level::Target, options)))
       return failure();
-    // What the assembler says of kernels is the same for the emulator's.
-    auto object =
-        compileCudaObject(*nvvm, *lookupCudaChip(plan.chip), assembler);
-    if (failed(object))
+    if (device && failed(addDeviceCode(*nvvm, assembler, warnings)))
       return failure();
-    for (const AssembledKernel &kernel : object->kernels) {
-      plan.resources[kernel.name] = {kernel.registers, kernel.spillBytes,
-                                     kernel.occupancy};
-      if (kernel.spillBytes)
-        warnings.push_back("kernel " + kernel.name + " spills " +
-                           std::to_string(kernel.spillBytes) +
-                           " bytes of registers on " + plan.chip);
-    }
-    if (device && !object->cubin.empty())
-      plan.code.push_back(
-          {CodeFormat::Cubin, plan.chip, std::move(object->cubin)});
-    if (device)
-      plan.code.push_back(
-          {CodeFormat::Ptx, plan.chip,
-           llvm::SmallVector<char, 0>(object->ptx.begin(), object->ptx.end())});
     if (!emulation)
       return success();
     auto image = compileEmulation(*nvvm);
@@ -111,6 +93,32 @@ private:
     if (failed(configure(pm)) || failed(buildLevel(level, levelOptions, pm)))
       return failure();
     return pm.run(op);
+  }
+
+  /// Machine code where there is an assembler, PTX, and what the assembler says
+  /// of the kernels.
+  LogicalResult addDeviceCode(ModuleOp nvvm,
+                              const std::optional<std::string> &assembler,
+                              std::vector<std::string> &warnings) {
+    auto object =
+        compileCudaObject(nvvm, *lookupCudaChip(plan.chip), assembler);
+    if (failed(object))
+      return failure();
+    for (const AssembledKernel &kernel : object->kernels) {
+      plan.resources[kernel.name] = {kernel.registers, kernel.spillBytes,
+                                     kernel.occupancy};
+      if (kernel.spillBytes)
+        warnings.push_back("kernel " + kernel.name + " spills " +
+                           std::to_string(kernel.spillBytes) +
+                           " bytes of registers on " + plan.chip);
+    }
+    if (!object->cubin.empty())
+      plan.code.push_back(
+          {CodeFormat::Cubin, plan.chip, std::move(object->cubin)});
+    plan.code.push_back(
+        {CodeFormat::Ptx, plan.chip,
+         llvm::SmallVector<char, 0>(object->ptx.begin(), object->ptx.end())});
+    return success();
   }
 
   /// Level kernel; the plan refers to it.

@@ -39,7 +39,8 @@ struct Compiled {
 /// The module's file, compiled at the first call for these arguments.
 static const Compiled &compile(const std::string &name,
                                const std::string &dtype,
-                               const std::string &layout) {
+                               const std::string &layout,
+                               const std::string &target) {
   struct Scratch {
     std::string path;
     Scratch() {
@@ -53,31 +54,36 @@ static const Compiled &compile(const std::string &name,
   };
   static Scratch scratch;
   static std::map<std::string, Compiled> compiled;
-  Compiled &entry = compiled[name + " " + dtype + " " + layout];
+  Compiled &entry = compiled[name + " " + dtype + " " + layout + " " + target];
   if (!entry.file.empty())
     return entry;
   std::string stem = scratch.path + "/" + std::to_string(compiled.size());
   shell(std::string(PREFILL_TOOLS_DIR) + "/prefill-translate --import-hf " +
         PREFILL_GOLDEN_DIR + "/" + name + " -o " + stem + ".mlir");
-  entry.explanation =
-      shell(std::string(PREFILL_TOOLS_DIR) + "/prefill-opt " + stem +
-            ".mlir --compile --explain --target=cpu --dtype=" + dtype +
-            " --kv-layout=" + layout + " --max-seq=640 -o " + stem + ".pfm");
+  entry.explanation = shell(
+      std::string(PREFILL_TOOLS_DIR) + "/prefill-opt " + stem +
+      ".mlir --compile --explain --target=" + target + " --dtype=" + dtype +
+      " --kv-layout=" + layout + " --max-seq=640 -o " + stem + ".pfm");
   entry.file = stem + ".pfm";
   return entry;
 }
 
 CompiledModel::CompiledModel(const std::string &name, const std::string &dtype,
                              const std::string &layout,
-                             const std::string &deviceName, int threads)
+                             const std::string &deviceName, int threads,
+                             uint64_t emulationSeed)
     : directory(std::string(PREFILL_GOLDEN_DIR) + "/" + name) {
-  const Compiled &compiled = compile(name, dtype, layout);
+  bool isCpu = deviceName.rfind("cpu", 0) == 0;
+  const Compiled &compiled =
+      compile(name, dtype, layout, isCpu ? "cpu" : deviceName);
   const std::string &file = compiled.file;
   explanation = compiled.explanation;
   prefill_device *newDevice = nullptr;
   check(prefill_device_create(deviceName.c_str(), threads, &newDevice),
         "device");
   device.reset(newDevice);
+  if (emulationSeed)
+    check(prefill_device_set_emulation(device.get(), emulationSeed, 0), "seed");
   prefill_module *newModule = nullptr;
   check(prefill_module_load_file(device.get(), file.c_str(), &newModule),
         "module");
@@ -88,6 +94,14 @@ CompiledModel::CompiledModel(const std::string &name, const std::string &dtype,
         "weights");
   weights.reset(newWeights);
   check(prefill_module_get_info(module.get(), &moduleInfo), "info");
+}
+
+std::vector<prefill_launch_info> CompiledModel::launches() const {
+  std::vector<prefill_launch_info> all(moduleInfo.num_launches);
+  for (size_t i = 0; i < all.size(); ++i)
+    check(prefill_module_get_launch(module.get(), int64_t(i), &all[i]),
+          "launch");
+  return all;
 }
 
 PromptRun CompiledModel::run(int64_t sequences) const {

@@ -42,12 +42,13 @@ struct MemoryPrediction {
 /// order, as the ABI wants it.
 class CompiledModel {
 public:
-  /// Compiles test/golden/`name` for the CPU (once for each set of arguments;
-  /// later calls take the file of the first) and loads it. Throws on failure,
-  /// with the tool's or the runtime's message.
+  /// Compiles test/golden/`name` for the device, a cpu or an emulated chip
+  /// (once for each set of arguments; later calls take the file of the first)
+  /// and loads it. Throws on failure, with the tool's or the runtime's message.
   CompiledModel(const std::string &name, const std::string &dtype,
                 const std::string &layout = "contiguous",
-                const std::string &device = "cpu", int threads = 2);
+                const std::string &device = "cpu", int threads = 2,
+                uint64_t emulationSeed = 0);
 
   PromptRun run(int64_t sequences = 1) const;
   /// The first `count` tokens of the model's fixed list.
@@ -60,7 +61,9 @@ public:
   double goldenError(const std::string &dtype, int64_t count) const;
   MemoryPrediction predictedMemory() const;
   const prefill_module_info &info() const { return moduleInfo; }
-  /// The instruction set that it runs with.
+  /// The names of the plan's launches, with their layers.
+  std::vector<prefill_launch_info> launches() const;
+  /// The instruction set that it runs with, or the chip.
   std::string variant() const { return prefill_module_variant(module.get()); }
 
 private:

@@ -1,0 +1,253 @@
+// The golden models on the CUDA emulator: transformers' logits, and the same
+// bits however a prompt is run. Every memory access and synchronisation of
+// every kernel is checked on the way.
+#include "CompiledModel.h"
+#include <cmath>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+using namespace prefill::test;
+using nlohmann::json;
+
+namespace {
+
+constexpr const char *kDevice = "cuda-emu:sm_80";
+// Of transformers' own run in the same dtype; test/golden/README.md says why.
+constexpr double kHalfFactor = 2.0;
+
+struct Variant {
+  const char *model, *dtype, *layout = "contiguous";
+};
+
+void PrintTo(const Variant &variant, std::ostream *os) {
+  *os << variant.model << " " << variant.dtype << " " << variant.layout;
+}
+
+std::string nameOf(const testing::TestParamInfo<Variant> &info) {
+  std::string name = std::string(info.param.model) + "_" + info.param.dtype +
+                     "_" + info.param.layout;
+  for (char &c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c)))
+      c = '_';
+  return name;
+}
+
+class Emulated : public testing::TestWithParam<Variant> {
+protected:
+  CompiledModel model{GetParam().model, GetParam().dtype, GetParam().layout,
+                      kDevice};
+
+  /// A prompt in pieces of `piece` tokens.
+  Logits inPieces(const std::vector<int32_t> &tokens, size_t piece) {
+    PromptRun run = model.run();
+    Logits logits;
+    for (size_t begin = 0; begin < tokens.size(); begin += piece)
+      logits = run.prefill(
+          {tokens.begin() + begin,
+           tokens.begin() + std::min(begin + piece, tokens.size())});
+    return logits;
+  }
+};
+
+class EmulatedGolden : public Emulated {};
+
+TEST_P(EmulatedGolden, LogitsAreTransformers) {
+  for (int64_t length : {1, 2, 63, 64, 65, 127, 128, 129}) {
+    Logits logits = model.run().prefill(model.tokens(length));
+    double error = relativeError(logits, model.golden(length));
+    EXPECT_LE(error, kHalfFactor * model.goldenError(GetParam().dtype, length))
+        << length << " tokens";
+  }
+}
+
+TEST_P(EmulatedGolden, FiveLaunchesALayerAndNoOtherBetween) {
+  std::vector<prefill_launch_info> launches = model.launches();
+  int64_t layers = model.info().num_layers;
+  EXPECT_EQ(model.info().kernels_per_layer, 5);
+  ASSERT_EQ(int64_t(launches.size()), 5 * layers + 3);
+  const char *names[] = {"qkv_proj", "attention", "o_proj", "gate_up_proj",
+                         "down_proj"};
+  EXPECT_STREQ(launches.front().name, "embed");
+  for (int64_t i = 0; i < 5 * layers; ++i) {
+    EXPECT_EQ(launches[i + 1].layer, i / 5);
+    EXPECT_STREQ(launches[i + 1].name, names[i % 5]);
+  }
+  EXPECT_STREQ(launches[launches.size() - 2].name, "final_norm");
+  EXPECT_STREQ(launches.back().name, "lm_head");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, EmulatedGolden,
+    testing::Values(
+        Variant{"llama-bias", "bf16"}, Variant{"llama-f16", "f16"},
+        Variant{"llama-gqa3", "bf16"}, Variant{"llama-mha", "bf16"},
+        Variant{"llama-mqa", "bf16"}, Variant{"llama-rope-linear", "bf16"},
+        Variant{"llama-rope-llama3", "bf16"}, Variant{"llama-sharded", "bf16"},
+        Variant{"mistral", "bf16"}, Variant{"mistral-window", "bf16"},
+        Variant{"qwen2", "bf16"}, Variant{"qwen3", "bf16"}),
+    nameOf);
+
+class EmulatedWays : public Emulated {};
+
+TEST_P(EmulatedWays, ChunksAndDecodeGiveTheBitsOfOneCall) {
+  std::vector<int32_t> tokens = model.tokens(129);
+  Logits whole = model.run().prefill(tokens);
+  EXPECT_LE(relativeError(whole, model.golden(129)),
+            kHalfFactor * model.goldenError(GetParam().dtype, 129));
+  for (size_t piece : {128, 64, 17, 50})
+    EXPECT_EQ(inPieces(tokens, piece), whole) << "pieces of " << piece;
+  for (int64_t length : {2, 15, 16, 17, 33}) {
+    std::vector<int32_t> prompt(tokens.begin(), tokens.begin() + length);
+    EXPECT_EQ(inPieces(prompt, 1), model.run().prefill(prompt))
+        << length << " decode steps";
+  }
+}
+
+TEST_P(EmulatedWays, PoisonDoesNotMatter) {
+  for (int64_t length : {1, 15, 17, 64, 65, 100}) {
+    std::vector<int32_t> tokens = model.tokens(length + 2);
+    std::vector<int32_t> prompt(tokens.begin(), tokens.end() - 2);
+    PromptRun clean = model.run(), poisoned = model.run();
+    check(prefill_session_set_poison(poisoned.session.get(), 1), "poison");
+    check(prefill_kv_cache_poison_unused(poisoned.cache.get()), "poison cache");
+    Logits expected = clean.prefill(prompt);
+    ASSERT_TRUE(std::isfinite(expected[0]));
+    EXPECT_EQ(poisoned.prefill(prompt), expected) << length << " tokens";
+    for (int64_t i = length; i < length + 2; ++i)
+      EXPECT_EQ(poisoned.decode(tokens[i]), clean.decode(tokens[i]))
+          << "token " << i;
+  }
+}
+
+TEST_P(EmulatedWays, ASequenceDoesNotSeeItsBatch) {
+  std::vector<int32_t> tokens = model.tokens(129);
+  // Ragged, on top of different pasts, sequences not in cache order.
+  const std::vector<int64_t> past = {5, 0, 64}, lengths = {60, 1, 17};
+  PromptRun batch = model.run(3);
+  std::vector<Logits> alone;
+  std::vector<int32_t> packed, cuSeqlens = {0}, sequences = {2, 0, 1};
+  for (size_t i = 0; i < 3; ++i) {
+    std::vector<int32_t> first(tokens.begin() + i,
+                               tokens.begin() + i + past[i]);
+    std::vector<int32_t> second(tokens.begin() + i + past[i],
+                                tokens.begin() + i + past[i] + lengths[i]);
+    PromptRun single = model.run();
+    if (!first.empty()) {
+      single.prefill(first);
+      std::vector<int32_t> cu = {0, int32_t(first.size())};
+      Logits ignored(batch.vocab);
+      check(prefill_session_prefill_batch(batch.session.get(), first.data(),
+                                          cu.data(), &sequences[i], 1,
+                                          ignored.data()),
+            "past");
+    }
+    alone.push_back(single.prefill(second));
+    packed.insert(packed.end(), second.begin(), second.end());
+    cuSeqlens.push_back(packed.size());
+  }
+  Logits together(3 * batch.vocab);
+  check(prefill_session_prefill_batch(batch.session.get(), packed.data(),
+                                      cuSeqlens.data(), sequences.data(), 3,
+                                      together.data()),
+        "batch");
+  for (size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(Logits(together.begin() + i * batch.vocab,
+                     together.begin() + (i + 1) * batch.vocab),
+              alone[i])
+        << "sequence " << i;
+}
+
+TEST_P(EmulatedWays, SeedsDoNotMatter) {
+  std::vector<int32_t> tokens = model.tokens(65);
+  Logits expected = model.run().prefill(tokens);
+  for (uint64_t seed : {1, 2, 12345}) {
+    CompiledModel other(GetParam().model, GetParam().dtype, GetParam().layout,
+                        kDevice, 1, seed);
+    EXPECT_EQ(other.run().prefill(tokens), expected) << "seed " << seed;
+  }
+}
+
+TEST_P(EmulatedWays, EveryRowOfLogitsIsItsPrompts) {
+  constexpr int64_t longest = 66;
+  std::vector<int32_t> tokens = model.tokens(longest);
+  PromptRun rows = model.run();
+  Logits all(longest * rows.vocab);
+  check(prefill_session_prefill(rows.session.get(), tokens.data(), longest, 1,
+                                all.data()),
+        "all rows");
+  for (int64_t length : {1, 7, 16, 31, 32, 63, 64, 65, 66})
+    EXPECT_EQ(model.run().prefill({tokens.begin(), tokens.begin() + length}),
+              Logits(all.begin() + (length - 1) * rows.vocab,
+                     all.begin() + length * rows.vocab))
+        << length << " tokens";
+}
+
+/// Sums over the sites of that name.
+uint64_t sumOf(const json &launch, const std::string &site,
+               const std::string &counter) {
+  uint64_t sum = 0;
+  for (const json &entry : launch["sites"])
+    if (entry["name"] == site)
+      sum += entry.value(counter, uint64_t(0));
+  return sum;
+}
+
+TEST_P(EmulatedWays, KeysAndValuesAreStoredOnce) {
+  const prefill_module_info &info = model.info();
+  for (int64_t length : {1, 17, 65}) {
+    PromptRun run = model.run();
+    run.prefill(model.tokens(length));
+    const char *text = nullptr;
+    check(prefill_session_counters(run.session.get(), &text), "counters");
+    json launches = json::parse(text);
+    int64_t counted = 0;
+    for (const json &launch : launches) {
+      if (launch["name"] != "qkv_proj")
+        continue;
+      ++counted;
+      for (const char *site : {"kv_append.store_k", "kv_append.store_v"})
+        EXPECT_EQ(sumOf(launch, site, "global_bytes"),
+                  uint64_t(length * info.num_kv_heads * info.head_dim * 2))
+            << site;
+    }
+    EXPECT_EQ(counted, info.num_layers);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, EmulatedWays,
+    testing::Values(Variant{"llama-gqa3", "bf16", "contiguous"},
+                    Variant{"llama-gqa3", "bf16", "head_major"},
+                    Variant{"llama-gqa3", "bf16", "paged_nhd:16"},
+                    Variant{"llama-f16", "f16", "paged_nhd:3"},
+                    Variant{"llama-f16", "f16", "head_major"},
+                    Variant{"mistral-window", "bf16", "contiguous"},
+                    Variant{"mistral-window", "bf16", "paged_nhd:16"},
+                    Variant{"qwen3", "bf16", "head_major"}),
+    nameOf);
+
+// The cache's layout changes where keys lie, and nothing else.
+TEST(EmulatedLayouts, GiveTheSameBits) {
+  CompiledModel contiguous("llama-gqa3", "bf16", "contiguous", kDevice);
+  std::vector<int32_t> tokens = contiguous.tokens(129);
+  Logits expected = contiguous.run().prefill(tokens);
+  for (const char *layout :
+       {"head_major", "paged_nhd:16", "paged_nhd:1", "paged_nhd:64"}) {
+    CompiledModel other("llama-gqa3", "bf16", layout, kDevice);
+    EXPECT_EQ(other.run().prefill(tokens), expected) << layout;
+  }
+}
+
+TEST(EmulatedChips, GiveTheGoldenLogits) {
+  for (const char *device :
+       {"cuda-emu:sm_86", "cuda-emu:sm_89", "cuda-emu:sm_90"}) {
+    CompiledModel model("llama-gqa3", "bf16", "paged_nhd:16", device);
+    for (int64_t length : {1, 65, 129})
+      EXPECT_LE(relativeError(model.run().prefill(model.tokens(length)),
+                              model.golden(length)),
+                kHalfFactor * model.goldenError("bf16", length))
+          << device << ", " << length << " tokens";
+  }
+}
+
+} // namespace
