@@ -174,7 +174,9 @@ LogicalResult mlir::prefill::runToLevel(
     if (failed(configure(pm)) ||
         failed(buildLevel(Level(level), options, pm)) || failed(pm.run(module)))
       return failure();
-    if (Level(level) == Level::Target && failed(addKernelEntries(module)))
+    // CUDA's launches give a kernel its words one by one.
+    if (Level(level) == Level::Target && !options.target.isCuda() &&
+        failed(addKernelEntries(module)))
       return failure();
   }
   return success();

@@ -1,5 +1,6 @@
 // RUN: prefill-opt %s --prefill-pad-m --split-input-file | FileCheck %s
 // RUN: prefill-opt %s --prefill-pad-m=buckets=16,32 --split-input-file | FileCheck %s --check-prefix=GIVEN
+// RUN: prefill-opt %s --prefill-pad-m=target=cuda:sm_80 --split-input-file | FileCheck %s --check-prefix=CUDA
 // RUN: not prefill-opt %s --prefill-pad-m=buckets=8,4 --split-input-file 2>&1 | FileCheck %s --check-prefix=ORDER
 // RUN: prefill-opt %s --prefill-pad-m --split-input-file --remarks-filter-analyse=prefill-padding --remark-policy=all -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 // RUN: prefill-opt %s --prefill-pad-m=buckets=1,4,8 --split-input-file --remarks-filter-analyse=prefill-padding --remark-policy=all -o %t 2>&1 | FileCheck %s --check-prefix=REMARKS
@@ -21,6 +22,7 @@
 func.func @prefill(%batch: !prefill.batch, %cache: !cache, %x: tensor<?x64xf32>, %w: tensor<64x64xf32>) -> tensor<?x64xf32> {
   // CHECK: prefill.gemm {{.*}}row_buckets = [1]
   // GIVEN: prefill.gemm {{.*}}row_buckets = [16, 32]
+  // CUDA: prefill.gemm {{.*}}row_buckets = [16, 32, 64, 128]
   %q = prefill.gemm %x, %w {lowering_config = #config} : tensor<?x64xf32>, tensor<64x64xf32> -> tensor<?x64xf32> epilogue {
   ^bb0(%acc: tensor<?x64xf32>):
     prefill.yield %acc : tensor<?x64xf32>
