@@ -70,14 +70,15 @@ std::optional<GemmTile> prefill::gemmTile(const CudaChip &chip, int64_t blockM,
     tile.warpColumns = warpUnits * kWarpColumnUnit;
   }
   // Two blocks of an SM hide each other's barriers and epilogues where both
-  // have room for two stages at least.
+  // have room, for their registers and for three stages.
   for (int64_t blocks : {2, 1}) {
+    if (blocks * tile.threads() * tile.registers() > chip.registersPerSM)
+      continue;
     int64_t budget = std::min(chip.sharedPerBlock,
                               chip.sharedPerSM / blocks - kReservedSharedBytes);
-    int64_t stages = std::min(height->maxStages,
-                              (budget - kRowScaleBytes) / tile.stageBytes());
-    tile.stages = stages;
-    if (stages >= (blocks == 2 ? 3 : 2))
+    tile.stages = std::min(height->maxStages,
+                           (budget - kRowScaleBytes) / tile.stageBytes());
+    if (tile.stages >= (blocks == 2 ? 3 : 2))
       return tile;
   }
   return std::nullopt;
@@ -133,8 +134,7 @@ double prefill::estimatedGemmCycles(const CudaChip &chip, const GemmTile &tile,
   // Few rows: the weight comes from memory once, whatever the tile.
   double bytes = 2.0 * double(columns) * double(k);
   double memory = bytes / chip.memoryBytesPerSecond * chip.clockHz;
-  return std::max(compute, memory) +
-         kOverlapLoss * std::min(compute, memory) +
+  return std::max(compute, memory) + kOverlapLoss * std::min(compute, memory) +
          double(waves) * kBlockCycles;
 }
 
