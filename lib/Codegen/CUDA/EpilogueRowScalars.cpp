@@ -48,17 +48,24 @@ void EpilogueEmitter::computeSlot(Value cache) {
   slots[cache] = {valid, frame.cache(cache).slotOffset(b, slot)};
 }
 
-/// 1/sqrt(sum of the partials / channels + eps); the partials in index order.
+/// 1/sqrt(sum of the partials / channels + eps); the partials in index order,
+/// four at a time where rows begin at multiples of 16 bytes.
 Value EpilogueEmitter::computeRowRMSScale(RowRMSScaleOp op, Value row) {
   const CudaTensor &partials = frame.tensor(op.getSumsq());
   Value first = partials.at(b, row, b.i32(0));
-  Value sum = b.forLoop(b.i32(0), b.i32(partials.columns), 1, {b.f32(0.0)},
+  int64_t step = partials.columns % 4 == 0 ? 4 : 1;
+  auto load = [&](Value p) -> SmallVector<Value> {
+    Value pointer = b.elementPointer(first, p, b.getF32Type());
+    if (step == 4)
+      return b.loadFloats(pointer, "epilogue.load_sumsq");
+    return {b.load(b.getF32Type(), pointer, "epilogue.load_sumsq")};
+  };
+  Value sum = b.forLoop(b.i32(0), b.i32(partials.columns), step, {b.f32(0.0)},
                         [&](Value p, ValueRange carried) -> SmallVector<Value> {
-                          Value partial =
-                              b.load(b.getF32Type(),
-                                     b.elementPointer(first, p, b.getF32Type()),
-                                     "epilogue.load_sumsq");
-                          return {b.fadd(carried[0], partial)};
+                          Value sum = carried[0];
+                          for (Value partial : load(p))
+                            sum = b.fadd(sum, partial);
+                          return {sum};
                         })[0];
   Value mean = b.fmul(sum, 1.0 / double(op.getChannels()));
   return b.rsqrt(b.fadd(mean, b.f32(op.getEps().convertToDouble())));
