@@ -82,6 +82,9 @@ private:
   struct Warp {
     uint32_t live = 0, runnable = 0, exited = 0;
     std::vector<Rendezvous> open;
+    /// A hash of the collectives that a lane passed since all lanes met.
+    uint64_t passed[warpLanes] = {};
+    uint32_t lastPassed[warpLanes] = {}; ///< the site
   };
   struct Barrier {
     uint32_t threads = 0, arrived = 0; ///< threads 0: all of the block
@@ -132,6 +135,13 @@ private:
   /// Waits until all lanes have arrived; the last one computes.
   void meet(Rendezvous &meeting);
   void complete(Rendezvous &meeting);
+  /// Where no data moves, a lane need not wait for the others of a matrix
+  /// instruction: that all pass the same ones is checked where they next meet.
+  void pass(uint32_t site);
+  void checkPassed(int warp, int meetingSite);
+  /// The row of `ldmatrix` that the lane names.
+  void passLoadMatrix(uint32_t site, uint64_t address, uint32_t *result);
+  const uint8_t *readRow(uint32_t site, uint64_t address);
   void completeShuffle(Rendezvous &meeting);
   void completeLoadMatrix(Rendezvous &meeting);
 

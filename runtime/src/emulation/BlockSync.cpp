@@ -66,6 +66,8 @@ void BlockRunner::releaseBarrier(Barrier &at) {
     for (uint32_t rest = at.lanes[warp]; rest; rest &= rest - 1)
       threads[warp * warpLanes + std::countr_zero(rest)].state = State::running;
     log.flush(warp);
+    if (launch.countOnly)
+      checkPassed(warp, static_cast<int>(at.site[warp]));
     at.lanes[warp] = 0;
   }
   at.arrived = at.threads = 0;
@@ -139,9 +141,41 @@ void BlockRunner::meet(Rendezvous &meeting) {
     threads[warpOf(current) * warpLanes + std::countr_zero(rest)].state =
         State::running;
   warp.runnable |= meeting.mask;
-  if (meeting.mask == warp.live)
+  if (meeting.mask == warp.live) {
     log.flush(warpOf(current));
+    if (launch.countOnly)
+      checkPassed(warpOf(current), static_cast<int>(meeting.site));
+  }
   meeting.mask = 0;
+}
+
+void BlockRunner::pass(uint32_t site) {
+  Warp &warp = warps[warpOf(current)];
+  // A lane that has left the kernel may have passed before.
+  if (uint32_t absent = ~(warp.live | warp.exited))
+    fail(Finding::memberMask, site,
+         warpOf(current) * warpLanes + std::countr_zero(absent), -1,
+         "mask " + hex(~0u) + " names lanes that never ran: " + hex(absent));
+  uint64_t &hash = warp.passed[lane()];
+  hash = (hash + site + 1) * 0x9e3779b97f4a7c15;
+  warp.lastPassed[lane()] = site;
+}
+
+/// The lanes of a warp meet, or (-1) all have left the kernel.
+void BlockRunner::checkPassed(int warp, int meetingSite) {
+  Warp &at = warps[warp];
+  int lanes = std::min(warpLanes, numThreads - warp * warpLanes);
+  for (int lane = 1; lane < lanes; ++lane)
+    if (at.passed[lane] != at.passed[0]) {
+      int passer = at.passed[lane] ? lane : 0, other = lane - passer;
+      current = warp * warpLanes + passer;
+      fail(Finding::divergentCollective, at.lastPassed[passer],
+           warp * warpLanes + other, meetingSite,
+           "lane " + std::to_string(other) +
+               " of the warp passed different matrix instructions since they "
+               "last met");
+    }
+  std::fill_n(at.passed, warpLanes, 0);
 }
 
 void BlockRunner::complete(Rendezvous &meeting) {
@@ -181,13 +215,8 @@ void BlockRunner::complete(Rendezvous &meeting) {
     completeLoadMatrix(meeting);
     break;
   case SiteKind::mma:
-    if (launch.countOnly)
-      forAll([&](int lane) {
-        std::copy_n(meeting.operands[lane] + 6, 4, meeting.results[lane]);
-      });
-    else
-      multiplyMatrices(meeting.operands, meeting.results,
-                       static_cast<MmaType>(site.parameter));
+    multiplyMatrices(meeting.operands, meeting.results,
+                     static_cast<MmaType>(site.parameter));
     break;
   default:
     break;
@@ -214,6 +243,15 @@ void BlockRunner::completeShuffle(Rendezvous &meeting) {
 }
 
 /// Lane i names the row i of 16 bytes: it is the one that reads it.
+const uint8_t *BlockRunner::readRow(uint32_t site, uint64_t address) {
+  int bytes = siteAt(site).bytes;
+  int64_t offset = sharedOffset(site, address, bytes, 16);
+  if (auto hazard = shared.read(current, static_cast<int>(site), offset, bytes))
+    failShared(*hazard, site, "ldmatrix", bytes);
+  log.shared(warpOf(current), lane(), site, address, bytes);
+  return shared.data(offset);
+}
+
 void BlockRunner::completeLoadMatrix(Rendezvous &meeting) {
   const Site &site = siteAt(meeting.site);
   int matrices = site.parameter & 0xff, warp = warpOf(current);
@@ -222,18 +260,17 @@ void BlockRunner::completeLoadMatrix(Rendezvous &meeting) {
   int last = current;
   for (int lane = 0; lane < 8 * matrices; ++lane) {
     current = warp * warpLanes + lane;
-    int64_t offset =
-        sharedOffset(meeting.site, meeting.address[lane], site.bytes, 16);
-    if (auto hazard = shared.read(current, static_cast<int>(meeting.site),
-                                  offset, site.bytes))
-      failShared(*hazard, meeting.site, "ldmatrix", site.bytes);
-    rows[lane] = shared.data(offset);
-    log.shared(warp, lane, meeting.site, meeting.address[lane], site.bytes);
+    rows[lane] = readRow(meeting.site, meeting.address[lane]);
   }
   current = last;
-  if (launch.countOnly)
-    for (uint32_t *result : meeting.results)
-      std::fill_n(result, matrices, 0);
-  else
-    distributeMatrices(rows, matrices, transposed, meeting.results);
+  distributeMatrices(rows, matrices, transposed, meeting.results);
+}
+
+void BlockRunner::passLoadMatrix(uint32_t site, uint64_t address,
+                                 uint32_t *result) {
+  int matrices = siteAt(site).parameter & 0xff;
+  pass(site);
+  if (lane() < 8 * matrices)
+    readRow(site, address);
+  std::fill_n(result, matrices, 0);
 }

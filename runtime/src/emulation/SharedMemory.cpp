@@ -1,5 +1,6 @@
 #include "emulation/SharedMemory.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -22,19 +23,41 @@ void SharedMemory::beginBlock(int64_t count, int warps, bool clear) {
           std::aligned_alloc(alignment, rounded * alignment)));
     bytes = count;
     numWarps = warps;
-    size_t numCells = static_cast<size_t>(count + cellBytes - 1) / cellBytes;
-    cells.assign(numCells, {});
-    readers.assign(numCells * warps, {});
+    size_t numChunks = static_cast<size_t>(count + chunkBytes - 1) / chunkBytes;
+    cells.assign(numChunks * chunkCells, {});
+    readers.assign(numChunks * chunkCells * warps, {});
+    whole.assign(numChunks, 1);
   }
   std::memset(memory.get(), poison, static_cast<size_t>(bytes));
+}
+
+/// The chunk's cells go their own ways from now on.
+void SharedMemory::split(int64_t chunk) {
+  whole[chunk] = 0;
+  int64_t first = chunk * chunkCells;
+  for (int64_t index = first + 1; index < first + chunkCells; ++index) {
+    cells[index] = cells[first];
+    std::copy_n(readers.begin() + first * numWarps, numWarps,
+                readers.begin() + index * numWarps);
+  }
+}
+
+SharedMemory::Range SharedMemory::cellsOf(int64_t offset, int count) {
+  int64_t first = offset / cellBytes, end = (offset + count) / cellBytes;
+  int64_t chunk = offset / chunkBytes;
+  if (count == chunkBytes && offset % chunkBytes == 0)
+    return {first, whole[chunk] ? first + 1 : end};
+  for (; chunk * chunkBytes < offset + count; ++chunk)
+    if (whole[chunk])
+      split(chunk);
+  return {first, end};
 }
 
 std::optional<Hazard> SharedMemory::read(int thread, int site, int64_t offset,
                                          int count) {
   int warp = thread / warpLanes, lane = thread % warpLanes;
   Stamp now = clocks.now(warp);
-  for (int64_t index = offset / cellBytes, end = (offset + count) / cellBytes;
-       index < end; ++index) {
+  for (auto [index, end] = cellsOf(offset, count); index < end; ++index) {
     Cell &cell = cells[index];
     int writer = cell.writer & ~underWay;
     if (cell.written < clocks.first())
@@ -88,8 +111,7 @@ std::optional<Hazard> SharedMemory::markWritten(int thread, int site,
                                                 int64_t offset, int count,
                                                 uint16_t flags) {
   Stamp now = clocks.now(thread / warpLanes);
-  for (int64_t index = offset / cellBytes, end = (offset + count) / cellBytes;
-       index < end; ++index) {
+  for (auto [index, end] = cellsOf(offset, count); index < end; ++index) {
     Cell &cell = cells[index];
     if (cell.written >= clocks.first()) {
       int writer = cell.writer & ~underWay;
@@ -107,6 +129,9 @@ std::optional<Hazard> SharedMemory::markWritten(int thread, int site,
     cell.site = static_cast<uint16_t>(site);
     cell.readers = 0;
   }
+  // All cells have the same history again.
+  if (count == chunkBytes && offset % chunkBytes == 0)
+    whole[offset / chunkBytes] = 1;
   return std::nullopt;
 }
 
@@ -125,8 +150,7 @@ std::optional<Hazard> SharedMemory::beginCopy(int thread, int site,
 
 void SharedMemory::endCopy(int thread, int site, int64_t offset, int count) {
   Stamp now = clocks.now(thread / warpLanes);
-  for (int64_t index = offset / cellBytes, end = (offset + count) / cellBytes;
-       index < end; ++index)
+  for (auto [index, end] = cellsOf(offset, count); index < end; ++index)
     cells[index] = {now, static_cast<uint16_t>(thread),
                     static_cast<uint16_t>(site), 0};
 }

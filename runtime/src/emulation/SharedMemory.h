@@ -24,6 +24,8 @@ struct Hazard {
 /// (lib/Target/Emulation/Vocabulary.cpp), so nothing is lost against single
 /// bytes. A cell has its last writer and, for each warp, its last readers: all
 /// earlier reads of the warp happened before those, or are kept with them.
+/// A chunk of 16 bytes that was only accessed as a whole has one history: its
+/// first cell stands for all until a narrower access comes.
 class SharedMemory {
 public:
   explicit SharedMemory(const Clocks &clocks) : clocks(clocks) {}
@@ -45,7 +47,8 @@ public:
   void endCopy(int thread, int site, int64_t offset, int count);
 
 private:
-  static constexpr int cellBytes = 2;
+  static constexpr int cellBytes = 2, chunkBytes = 16,
+                       chunkCells = chunkBytes / cellBytes;
   static constexpr uint16_t underWay = 0x8000;
   struct Cell {
     Stamp written = 0;
@@ -61,6 +64,12 @@ private:
   std::optional<Hazard> markWritten(int thread, int site, int64_t offset,
                                     int count, uint16_t flags);
   std::optional<Hazard> unorderedReader(int thread, int64_t index) const;
+  /// The cells that stand for [offset, offset + count): [first, end).
+  struct Range {
+    int64_t first, end;
+  };
+  Range cellsOf(int64_t offset, int count);
+  void split(int64_t chunk);
 
   const Clocks &clocks;
   int64_t bytes = 0;
@@ -71,6 +80,7 @@ private:
   std::unique_ptr<uint8_t, Free> memory;
   std::vector<Cell> cells;
   std::vector<Readers> readers; ///< [cell][warp]
+  std::vector<uint8_t> whole;   ///< by chunk: its first cell stands for all
 };
 
 } // namespace prefill::rt::emulation

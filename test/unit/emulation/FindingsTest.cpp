@@ -135,6 +135,56 @@ TEST(Findings, MissingSyncWarp) {
     }
 }
 
+/// The halves of a chunk are two histories once one of them is accessed alone,
+/// and one again after a write of the whole chunk.
+TEST(Findings, ChunksAndTheirParts) {
+  enum Case { None, PartReadsWhole, WholeReadsPart, PartOverWhole };
+  for (Case broken : {None, PartReadsWhole, WholeReadsPart, PartOverWhole}) {
+    KernelText k("chunks", "p", 32, 512);
+    V own = k.at(k.shared(), k.mul(k.lane, 16));
+    V next = k.at(k.shared(), k.mul(k.exclusiveOr(k.lane, k.c(1)), 16));
+    V zero = k.op("llvm.mlir.zero : vector<4xi32>", "vector<4xi32>");
+    auto sync = [&](bool dropped, const char *site) {
+      if (!dropped)
+        k.syncWarp(site);
+    };
+    k.store(zero, own, "whole", 16);
+    sync(broken == PartReadsWhole, "sync_a");
+    V part = k.load(k.at(next, k.c(8)), "i32", "read_part");
+    k.syncWarp("sync_b");
+    k.store(part, k.at(own, k.c(4)), "write_part");
+    sync(broken == WholeReadsPart, "sync_c");
+    k.load(next, "vector<4xi32>", "read_whole", 16);
+    sync(broken == PartOverWhole, "sync_d");
+    k.store(part, k.at(own, k.c(12)), "write_other");
+    k.syncWarp("sync_e");
+    k.store(zero, own, "whole_again", 16);
+    k.syncWarp("sync_f");
+    k.load(next, "vector<4xi32>", "read_again", 16);
+    EmulatedKernel kernel(k.module());
+    DeviceArray<int32_t> out(1);
+    kernel.add(out, "out");
+    if (broken == None) {
+      expectClean(kernel, {out.word()});
+      continue;
+    }
+    const char *site = broken == PartReadsWhole ? "read_part" : "read_whole";
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      LaunchOptions options;
+      options.seed = seed;
+      auto report = kernel.run({out.word()}, 1, options).report;
+      ASSERT_TRUE(report) << seed;
+      // A lane that reads first finds nothing written.
+      EXPECT_TRUE(report->finding == Finding::race ||
+                  (broken == PartReadsWhole &&
+                   report->finding == Finding::unwrittenRead))
+          << report->message();
+      EXPECT_TRUE(report->site == site || report->otherSite == site)
+          << report->message();
+    }
+  }
+}
+
 /// A shuffle makes lanes meet, but orders no memory.
 TEST(Findings, ShuffleIsNoMemoryBarrier) {
   KernelText k("shuffle", "p", 32, 128);
@@ -471,6 +521,44 @@ TEST(Findings, CountOnlyKnowsWhatSteersControl) {
   ASSERT_FALSE(outcome);
   EXPECT_NE(outcome.error().message.find("depends on the result at words"),
             std::string::npos);
+}
+
+/// Without arithmetic lanes pass matrix instructions alone; that all pass the
+/// same ones is seen where they meet, or where the last of them leaves.
+TEST(Findings, CountOnlySeesDivergentMatrixInstructions) {
+  enum Case { None, Skipped, OtherSite, SkippedAtExit };
+  for (Case broken : {None, Skipped, OtherSite, SkippedAtExit}) {
+    KernelText k("matrix", "p", 32, 512);
+    auto load = [&](const char *site) {
+      V row = k.at(k.shared(), k.mul(k.lane, 16));
+      k.loadMatrix(row, 4, false, site);
+    };
+    V first = k.compare("eq", k.lane, k.c(0));
+    V start = k.at(k.shared(), k.mul(k.lane, 16));
+    k.store(k.op("llvm.mlir.zero : vector<4xi32>", "vector<4xi32>"), start,
+            "clear", 16);
+    k.syncWarp("cleared");
+    if (broken == OtherSite)
+      k.ifThen(first, [&] { load("one"); }, [&] { load("other"); });
+    else if (broken == None)
+      load("all");
+    else
+      k.ifThen(first, [&] { load("some"); });
+    if (broken != SkippedAtExit)
+      k.syncWarp("met");
+    EmulatedKernel kernel(k.module());
+    DeviceArray<int32_t> out(1);
+    kernel.add(out, "out");
+    LaunchOptions options;
+    options.countOnly = true;
+    if (broken == None)
+      EXPECT_EQ(kernel.clean({out.word()}, 1, options).matrixLoads, 1u);
+    else
+      expectReport(kernel, {out.word()}, Finding::divergentCollective,
+                   broken == OtherSite ? "other" : "some",
+                   "of the warp passed different matrix instructions", 1,
+                   options);
+  }
 }
 
 } // namespace
