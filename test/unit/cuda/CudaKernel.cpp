@@ -46,6 +46,13 @@ Arguments &Arguments::inside(const DeviceMatrix &matrix, int64_t offset) {
   return *this;
 }
 
+Arguments &Arguments::reserved(const void *begin, size_t size,
+                               const std::string &name, bool writable) {
+  words.push_back(reinterpret_cast<uint64_t>(begin));
+  ranges.push_back({begin, size, name, writable});
+  return *this;
+}
+
 Arguments &Arguments::word(int64_t value) {
   words.push_back(uint64_t(value));
   return *this;

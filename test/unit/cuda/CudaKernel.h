@@ -35,6 +35,9 @@ public:
                     bool writable = false);
   /// A region of a matrix's memory that was given already, from byte `offset`.
   Arguments &inside(const DeviceMatrix &matrix, int64_t offset);
+  /// Memory of the caller's, not looked at.
+  Arguments &reserved(const void *begin, size_t size, const std::string &name,
+                      bool writable);
   Arguments &word(int64_t value);
   Arguments &batch(const Batch &batch);
 
