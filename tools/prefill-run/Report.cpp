@@ -60,13 +60,15 @@ std::string prefill::run::statsJson(const RunRecord &run) {
   stats["variant"] = run.variant;
   stats["start_ms"] = run.startMs;
   stats["weights_cache"] = run.weightsCache;
-  for (const CallRecord &call : run.calls)
-    if (!call.counters.empty())
-      for (ordered_json &launch : ordered_json::parse(call.counters)
-                                      .get_ref<ordered_json::array_t &>()) {
-        launch["call"] = call.name;
-        stats["counters"].push_back(std::move(launch));
-      }
+  for (const CallRecord &call : run.calls) {
+    if (call.counters.empty())
+      continue;
+    ordered_json launches = ordered_json::parse(call.counters);
+    for (ordered_json &launch : launches) {
+      launch["call"] = call.name;
+      stats["counters"].push_back(std::move(launch));
+    }
+  }
   if (!run.generated.empty()) {
     stats["generated"] = run.generated;
     stats["decode_ms"] = run.decodeMs;
