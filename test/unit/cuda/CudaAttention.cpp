@@ -14,6 +14,7 @@
 #include "prefill/Target/Emulation/CompileEmulation.h"
 #include "gtest/gtest.h"
 #include <cmath>
+#include <map>
 
 using namespace mlir;
 using namespace mlir::prefill;
@@ -74,29 +75,37 @@ std::string refusalOfAttention(const AttentionProblem &problem,
   return message;
 }
 
+static std::shared_ptr<Program> load(ModuleOp module) {
+  auto image = compileEmulation(module);
+  EXPECT_TRUE(succeeded(image));
+  if (failed(image))
+    return nullptr;
+  auto loaded = Program::load(reinterpret_cast<const uint8_t *>(image->data()),
+                              image->size(), "test");
+  if (!loaded) {
+    ADD_FAILURE() << loaded.error().message;
+    return nullptr;
+  }
+  return std::make_shared<Program>(std::move(*loaded));
+}
+
 CudaAttention::CudaAttention(const AttentionProblem &problem,
                              const std::string &chip)
     : problem(problem) {
   static std::map<std::string, std::shared_ptr<Program>> compiled;
   auto &slot = compiled[chip + " " + problem.describe()];
-  if (!slot) {
-    OwningOpRef<ModuleOp> module = nvvmAttention(problem, chip);
-    if (!module)
-      return;
-    auto image = compileEmulation(*module);
-    EXPECT_TRUE(succeeded(image));
-    if (failed(image))
-      return;
-    auto loaded =
-        Program::load(reinterpret_cast<const uint8_t *>(image->data()),
-                      image->size(), "test");
-    if (!loaded) {
-      ADD_FAILURE() << loaded.error().message;
-      return;
-    }
-    slot = std::make_shared<Program>(std::move(*loaded));
-  }
+  if (!slot)
+    if (OwningOpRef<ModuleOp> module = nvvmAttention(problem, chip))
+      slot = load(*module);
   program = slot;
+}
+
+CudaAttention::CudaAttention(const AttentionProblem &problem,
+                             const std::function<bool(ModuleOp)> &edit)
+    : problem(problem) {
+  OwningOpRef<ModuleOp> module = nvvmAttention(problem, "sm_80");
+  if (module && edit(*module))
+    program = load(*module);
 }
 
 CudaAttention::Run CudaAttention::run(const std::vector<Sequence> &sequences,
@@ -110,6 +119,8 @@ CudaAttention::Run CudaAttention::run(const std::vector<Sequence> &sequences,
     if (!added)
       ADD_FAILURE() << added.error().message;
   }
+  report.reset();
+  counters = {};
   auto outcome = emulator.launch(*program, program->kernels[0].name,
                                  batch.words, batch.workgroups, options);
   if (!outcome) {
@@ -119,7 +130,9 @@ CudaAttention::Run CudaAttention::run(const std::vector<Sequence> &sequences,
   if (outcome->report)
     ADD_FAILURE() << "seed " << options.seed << ": "
                   << outcome->report->message();
-  return {batch.result(), outcome->counters};
+  report = outcome->report;
+  counters = outcome->counters;
+  return {batch.result(), counters};
 }
 
 // With u the unit roundoff of the element type, an element o = sum p v / sum p

@@ -6,8 +6,9 @@
 #include "emulation/Emulator.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
-#include <map>
+#include <functional>
 #include <memory>
+#include <optional>
 
 namespace prefill_test {
 
@@ -18,6 +19,10 @@ class CudaAttention {
 public:
   explicit CudaAttention(const AttentionProblem &problem,
                          const std::string &chip = "sm_80");
+  /// With a change to the NVVM form; false, after a failure of the test: could
+  /// not.
+  CudaAttention(const AttentionProblem &problem,
+                const std::function<bool(mlir::ModuleOp)> &edit);
   bool ok() const { return program != nullptr; }
 
   struct Run {
@@ -35,6 +40,10 @@ public:
              uint64_t seed = 0);
 
   AttentionProblem problem;
+  /// Of the last run: the emulator's finding, and the counters, which are
+  /// empty then.
+  std::optional<Report> report;
+  LaunchCounters counters;
 
 private:
   std::shared_ptr<Program> program;

@@ -119,6 +119,8 @@ CudaKernel::CudaKernel(const std::string &text, const KernelOptions &options) {
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &context());
   if (!module || failed(toNVVM(*module, options)))
     return;
+  if (options.edit && !options.edit(*module))
+    return;
   LLVM::LLVMFuncOp kernel = *module->getOps<LLVM::LLVMFuncOp>().begin();
   auto grid =
       kernel->getAttrOfType<mlir::prefill::GridAttr>(mlir::prefill::kGridAttr);
@@ -160,6 +162,8 @@ LaunchCounters CudaKernel::run(const Arguments &arguments, const Batch &batch,
       ((rows + block - 1) / block + (plusSequences ? batch.numSeqs : 0)) *
           multiplier +
       2;
+  report.reset();
+  counters = {};
   auto outcome = emulator.launch(*program, program->kernels[0].name,
                                  arguments.words, groups, options);
   if (!outcome) {
@@ -169,7 +173,9 @@ LaunchCounters CudaKernel::run(const Arguments &arguments, const Batch &batch,
   if (outcome->report)
     ADD_FAILURE() << "seed " << options.seed << ": "
                   << outcome->report->message();
-  return outcome->counters;
+  report = outcome->report;
+  counters = outcome->counters;
+  return counters;
 }
 
 std::string CudaKernel::errorOf(const std::string &text,

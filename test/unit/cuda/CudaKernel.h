@@ -7,8 +7,13 @@
 
 #include "DeviceMatrix.h"
 #include "emulation/Emulator.h"
+#include <functional>
 #include <memory>
 #include <optional>
+
+namespace mlir {
+class ModuleOp;
+} // namespace mlir
 
 namespace prefill_test {
 
@@ -59,6 +64,8 @@ struct KernelOptions {
   std::string chip = "sm_80";
   /// What leads from level config to level tiled.
   std::string tiling = "prefill-tile";
+  /// Changes the NVVM form; false, after a failure of the test: could not.
+  std::function<bool(mlir::ModuleOp)> edit;
 };
 
 class CudaKernel {
@@ -76,6 +83,11 @@ public:
   /// The diagnostics of a kernel that must not compile.
   static std::string errorOf(const std::string &module,
                              const KernelOptions &options = {});
+
+  /// Of the last run: the emulator's finding, and the counters, which are
+  /// empty then.
+  std::optional<Report> report;
+  LaunchCounters counters;
 
   int64_t blockThreads = 0, sharedBytes = 0;
   /// The NVVM form, as text.

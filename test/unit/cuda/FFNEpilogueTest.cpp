@@ -1,5 +1,5 @@
 //===- FFNEpilogueTest.cpp - residual with row sums, gated activation -----===//
-#include "CudaKernel.h"
+#include "ResidualProblem.h"
 #include "gtest/gtest.h"
 
 using namespace prefill_test;
@@ -11,74 +11,18 @@ protected:
   Element element() const { return GetParam(); }
 };
 
-// The sums are those of the stored values, a partial for each tile.
 TEST_P(FFNEpilogueTest, ResidualAndRowSums) {
-  struct Case {
-    int64_t n, blockM, blockN;
-  };
-  for (Case c : {Case{192, 64, 96}, Case{80, 16, 96}, Case{256, 128, 128},
-                 Case{72, 64, 32}, Case{512, 32, 256}, Case{70, 64, 64}}) {
-    constexpr int64_t k = 48, rows = 13;
-    int64_t partials = (c.n + c.blockN - 1) / c.blockN;
-    std::string type = dtype(element()), x = rowsType(k, type),
-                w = matrixType(c.n, k, type), out = rowsType(c.n, type),
-                acc = rowsType(c.n, "f32"), sums = rowsType(partials, "f32");
-    CudaKernel kernel(
-        "func.func private @down(%x: " + x + ", %w: " + w + ", %residual: " +
-        out + ", %batch: !prefill.batch) -> (" + out + ", " + sums +
-        ") attributes {prefill.kernel} {\n%0, %1 = prefill.gemm %x, %w {" +
-        config(c.blockM, c.blockN) + "} : " + x + ", " + w + " -> " + out +
-        ", " + sums + " epilogue {\n^bb0(%acc: " + acc +
-        "):\n%a = prefill.add %acc, %residual : " + acc + ", " + out + " -> " +
-        out + "\n%s = prefill.row_sumsq %a : " + out + " -> " + sums +
-        "\nprefill.yield %a, %s : " + out + ", " + sums +
-        "\n}\nreturn %0, %1 : " + out + ", " + sums + "\n}\n");
+  for (ResidualProblem problem : {ResidualProblem{element(), 192, 64, 96},
+                                  ResidualProblem{element(), 80, 16, 96},
+                                  ResidualProblem{element(), 256, 128, 128},
+                                  ResidualProblem{element(), 72, 64, 32},
+                                  ResidualProblem{element(), 512, 32, 256},
+                                  ResidualProblem{element(), 70, 64, 64}}) {
+    CudaKernel kernel(problem.text());
     ASSERT_TRUE(kernel.ok());
-    DeviceMatrix input = DeviceMatrix(rows, k, element()).randomize(1);
-    DeviceMatrix weight = DeviceMatrix(c.n, k, element()).randomize(2);
-    DeviceMatrix residual =
-        DeviceMatrix(rows, c.n, element()).randomize(3, 4.0);
-    DeviceMatrix result = DeviceMatrix(rows, c.n, element()).fill(kNaN);
-    DeviceMatrix squares =
-        DeviceMatrix(rows, partials, Element::F32).fill(kNaN);
-    Batch batch = Batch::ofRows(rows);
-    LaunchOptions options;
-    options.seed = 3;
-    options.checkBlockRaces = true;
-    LaunchCounters counters = kernel.run(Arguments()
-                                             .matrix(input, "x")
-                                             .matrix(weight, "w")
-                                             .matrix(residual, "residual")
-                                             .batch(batch)
-                                             .matrix(result, "out", true)
-                                             .matrix(squares, "sumsq", true),
-                                         batch, options);
-    if (c.n % 16 == 0) {
-      // Lanes past the last row read that row again, for which the request
-      // takes no more sectors.
-      SiteCounters loads = siteCounters(counters, "epilogue.load");
-      EXPECT_LE(loads.sectors * 32, loads.globalBytes) << c.n;
-      SiteCounters stores = siteCounters(counters, "epilogue.store");
-      EXPECT_EQ(stores.sectors * 32, stores.globalBytes) << c.n;
-      EXPECT_EQ(stores.globalBytes, uint64_t(rows * c.n * 2)) << c.n;
-    }
-    result.download();
-    squares.download();
-    DeviceMatrix want = multiply(input, weight).sum;
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t p = 0; p < partials; ++p) {
-        double sum = 0;
-        for (int64_t n = p * c.blockN; n < std::min(c.n, (p + 1) * c.blockN);
-             ++n) {
-          double expected = want.at(r, n) + residual.at(r, n);
-          ASSERT_NEAR(result.at(r, n), expected,
-                      1e-5 + std::abs(expected) * unitOf(element()))
-              << "row " << r << " column " << n << " of " << c.n;
-          sum += result.at(r, n) * result.at(r, n);
-        }
-        ASSERT_NEAR(squares.at(r, p), sum, 1e-6 * sum)
-            << "row " << r << " partial " << p;
-      }
+    problem.check(kernel, 3);
+    if (HasFatalFailure())
+      return;
   }
 }
 
