@@ -199,10 +199,15 @@ struct QKVWithSeed : QKVProblem {
   }
 };
 
+/// Rope's sine, which one half of a pair takes with the other sign.
 Value dropSign(OpBuilder &, Operation *op, ValueRange operands) {
-  bool isAngle = isa<LLVM::FNegOp>(op) && operands[0].getDefiningOp() &&
-                 siteOf(operands[0].getDefiningOp()) == "epilogue.load_angle";
-  return isAngle ? operands[0] : Value();
+  if (!isa<LLVM::FNegOp>(op))
+    return {};
+  Operation *angle = operands[0].getDefiningOp();
+  if (isa_and_nonnull<LLVM::ExtractElementOp>(angle))
+    angle = angle->getOperand(0).getDefiningOp();
+  return angle && siteOf(angle) == "epilogue.load_angle" ? operands[0]
+                                                         : Value();
 }
 
 Value admitSlotMinusOne(OpBuilder &b, Operation *op, ValueRange operands) {
@@ -267,8 +272,8 @@ TEST(GemmMutation, QKV) {
           {"position of the row below",
            moveAddress("epilogue.load_position", Role::Address, 4),
            "global access out of bounds"},
-          {"angle of the next channel",
-           moveAddress("epilogue.load_angle", Role::Address, 4), "result"},
+          {"angles of the chunk beside it",
+           flipOffset("epilogue.load_angle", Role::Address, 32), "result"},
           {"rope's partner one lane on",
            editAll(moveShuffle("epilogue.rope_partner", 1)), "result"},
           {"QK-norm over the wrong lanes",
