@@ -88,7 +88,8 @@ const Damage damages[] = {
      "block_threads is 1025, expected 1 to 1024"},
     {"SharedBytes", [](auto &p) { p.kernels[1]->cuda->shared_bytes = 232449; },
      "shared_bytes is 232449, expected 0 to 232448"},
-    {"SharedBytesNegative", [](auto &p) { p.kernels[1]->cuda->shared_bytes = -1; },
+    {"SharedBytesNegative",
+     [](auto &p) { p.kernels[1]->cuda->shared_bytes = -1; },
      "shared_bytes is -1"},
     {"Registers", [](auto &p) { p.kernels[1]->cuda->registers = 256; },
      "registers is 256, expected 0 to 255"},
@@ -132,9 +133,9 @@ TEST(CudaPlan, StandsBesideOthers) {
   EXPECT_EQ(rt::findPlan(table, "cuda", "sm_90"), table.plans()->Get(1));
   EXPECT_EQ(rt::findPlan(table, "cpu", ""), table.plans()->Get(2));
   EXPECT_EQ(rt::findPlan(table, "cuda", "sm_86"), nullptr);
-  EXPECT_EQ(rt::findCode(*table.plans()->Get(0), module::CodeFormat::elf,
-                         "sm_80"),
-            nullptr);
+  EXPECT_EQ(
+      rt::findCode(*table.plans()->Get(0), module::CodeFormat::elf, "sm_80"),
+      nullptr);
 
   // The same chip twice.
   file.plans[1]->chip = "sm_80";
