@@ -41,7 +41,11 @@ void RowDomains::visit(Operation *op) {
       domains[result] = get(yielded);
     return;
   }
-  RowDomain domain = isa<SelectRowsOp>(op) ? RowDomain::Logits : ofOperands(op);
+  auto attention = dyn_cast<AttentionOp>(op);
+  RowDomain domain =
+      isa<SelectRowsOp>(op) || (attention && attention.getSelectedRows())
+          ? RowDomain::Logits
+          : ofOperands(op);
   for (Value result : op->getResults())
     domains[result] = domain;
 }

@@ -19,7 +19,7 @@ struct WorkgroupTile {
 /// body.
 WorkgroupTile createAttentionLoop(KernelBuilder &b, func::FuncOp kernel,
                                   Value query, KVCacheType cache, Value batch,
-                                  int64_t blockQ) {
+                                  int64_t blockQ, UnitAttr selectedRows) {
   int64_t numKvHeads = cache.getNumKvHeads();
   Value rows = tensor::DimOp::create(b, query, b.index(0));
   // Every sequence may end in a tile of its own.
@@ -32,7 +32,8 @@ WorkgroupTile createAttentionLoop(KernelBuilder &b, func::FuncOp kernel,
   Type index = b.getIndexType();
   auto workgroup = AttentionWorkgroupOp::create(
       b, SmallVector<Type>(6, index), loop.getInductionVar(0), batch,
-      b.getI64IntegerAttr(blockQ), b.getI64IntegerAttr(numKvHeads));
+      b.getI64IntegerAttr(blockQ), b.getI64IntegerAttr(numKvHeads),
+      selectedRows);
   return {workgroup,
           {workgroup.getSequence(), workgroup.getRowBegin(),
            workgroup.getRowEnd(), workgroup.getKvHead()}};
@@ -86,16 +87,17 @@ LogicalResult tileOnline(func::FuncOp kernel, OnlineAttentionOp online,
   Value out = replaceResultsByBuffers(kernel).front();
   KernelBuilder b(online.getLoc(), online);
   KVCacheType cache = online.getCache().getType();
-  WorkgroupTile tile =
-      createAttentionLoop(b, kernel, online.getQuery(), cache,
-                          online.getBatch(), config.getBlockM());
+  WorkgroupTile tile = createAttentionLoop(
+      b, kernel, online.getQuery(), cache, online.getBatch(),
+      config.getBlockM(), normalize.getSelectedRowsAttr());
   int64_t numHeads =
       cast<ShapedType>(online.getQuery().getType()).getDimSize(1) /
       cache.getHeadDimQk();
   scf::ForOp loop =
       createKVLoop(b, online, tile, numHeads / cache.getNumKvHeads());
   AttentionNormalizeOp::create(b, Type(), loop.getResult(0), loop.getResult(2),
-                               online.getBatch(), tile.rows, out);
+                               online.getBatch(), tile.rows, out,
+                               normalize.getSelectedRowsAttr());
   normalize.erase();
   online.erase();
   return success();
@@ -112,14 +114,16 @@ LogicalResult tilePlain(func::FuncOp kernel, AttentionOp attention,
       index, scoreType,
       b.getDictionaryAttr(b.getNamedAttr(kScoreAttr, b.getUnitAttr())),
       attention.getLoc());
-  WorkgroupTile tile = createAttentionLoop(
-      b, kernel, attention.getQuery(), attention.getCache().getType(),
-      attention.getBatch(), config.getBlockM());
+  WorkgroupTile tile =
+      createAttentionLoop(b, kernel, attention.getQuery(),
+                          attention.getCache().getType(), attention.getBatch(),
+                          config.getBlockM(), attention.getSelectedRowsAttr());
   auto step = MaterializedAttentionOp::create(
       b, attention.getQuery(), attention.getCache(), attention.getBatch(),
       tile.rows, kernel.getArgument(index), out, attention.getScaleAttr(),
       attention.getCausalAttr(), attention.getSlidingWindowAttr(),
-      attention.getSoftcapAttr(), attention.getBase2Attr());
+      attention.getSoftcapAttr(), attention.getBase2Attr(),
+      attention.getSelectedRowsAttr());
   copyLayer(attention, step);
   attention.erase();
   return success();

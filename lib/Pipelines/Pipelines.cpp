@@ -34,6 +34,7 @@ constexpr Step kSteps[] = {
     {Level::Model, "canonicalize", nullptr, kRequired},
     {Level::Model, "prefill-verify-model", nullptr, kRequired},
 
+    {Level::Fused, "prefill-hoist-row-selection"},
     {Level::Fused, "prefill-fold-scale"},
     {Level::Fused, "prefill-fuse-qkv-projection"},
     {Level::Fused, "prefill-fuse-gate-up"},

@@ -181,9 +181,11 @@ Error Run::runOp(Operation *op) {
         if (std::optional<APFloat> cap = op.getSoftcap())
           parameters.softcap = cap->convertToDouble();
         parameters.base2 = op.getBase2();
-        return set(op.getResult(),
-                   attention(tensor(op.getQuery()), cache(op.getCache()), batch,
-                             parameters));
+        llvm::Expected<Tensor> rows = attention(
+            tensor(op.getQuery()), cache(op.getCache()), batch, parameters);
+        if (rows && op.getSelectedRows())
+          rows = selectRows(*rows, batch);
+        return set(op.getResult(), std::move(rows));
       })
       .Case([&](GatedActOp op) {
         return set(op.getResult(), gatedAct(op.getKind(), tensor(op.getGate()),

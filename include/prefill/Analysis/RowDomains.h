@@ -8,8 +8,8 @@
 namespace mlir::prefill {
 
 /// The row domain of every tensor in a function, regions of gemm and rowwise
-/// included: `logits` for what derives from select_rows, `tokens` for the rest.
-/// An op's rows are those of its first tensor with a dynamic row count; a
+/// included: `logits` for what derives from selected rows, `tokens` for the
+/// rest. An op's rows are those of its first tensor with a dynamic row count; a
 /// gemm's accumulator has its input's rows, its results the rows of what it
 /// yields.
 class RowDomains {

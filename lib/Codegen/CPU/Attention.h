@@ -79,6 +79,10 @@ struct AttentionRows {
   Value seqlenQ, seqlenKv;
   /// Row of the batch that rowBegin is.
   Value batchRow;
+  /// Only the rows of logits_indices are stored, each at its index in there.
+  bool selected = false;
+
+  Value count(KernelBuilder &b) const { return b.sub(rowEnd, rowBegin); }
 };
 
 /// One KV block at run time.
@@ -115,6 +119,18 @@ Value reduceRows(KernelBuilder &b, ValueRange rows,
                  llvm::function_ref<Value(Value, Value)> combine);
 /// `rows[i][j]` becomes result[j][i] for n vectors of n 4-byte lanes.
 SmallVector<Value> transposeLanes(KernelBuilder &b, ValueRange rows);
+
+// ---- Rows (AttentionRows.cpp)
+
+/// Narrows the rows to those from the first to the last one that logits_indices
+/// name; without one the tile is that of an empty sequence.
+void narrowToSelectedRows(KernelBuilder &b, const BatchView &batch,
+                          AttentionRows &rows);
+/// Calls `body(row, out)` for every row of the workgroup that is stored: its
+/// number from rowBegin on, and the output's row.
+void forEachStoredRow(KernelBuilder &b, const BatchView &batch,
+                      const AttentionRows &rows,
+                      llvm::function_ref<void(Value, Value)> body);
 
 // ---- Packing (AttentionPack.cpp)
 

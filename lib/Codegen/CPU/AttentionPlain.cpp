@@ -203,7 +203,7 @@ void prefill::emitMaterialized(AttentionContext &context,
                                Value query, Value out) {
   KernelBuilder &b = context.b;
   const AttentionKernelShape &shape = context.shape;
-  b.forLoop(b.index(0), b.sub(rows.rowEnd, rows.rowBegin), 1, [&](Value row) {
+  forEachStoredRow(b, context.abi.batch(), rows, [&](Value row, Value outRow) {
     KeyRange<Value> visible =
         visibleKeys(IndexArithmetic{b, b.getLoc()}, shape.mask,
                     SequenceLengths<Value>{rows.seqlenQ, rows.seqlenKv},
@@ -214,12 +214,13 @@ void prefill::emitMaterialized(AttentionContext &context,
       // [num_q_heads, M_pad, max_kv]
       Value scoreRow = b.mul(
           b.add(b.mul(head, context.abi.batch().rows), batchRow), scores.maxKv);
-      auto channel = [&](int64_t headDim) {
-        return b.add(b.mul(batchRow, shape.numHeads() * headDim),
+      auto channel = [&](Value ofRow, int64_t headDim) {
+        return b.add(b.mul(ofRow, shape.numHeads() * headDim),
                      b.mul(head, headDim));
       };
       PlainRowEmitter(context, rows, cache, scores.buffer, scoreRow, visible)
-          .emit(query, channel(shape.headDimQk), out, channel(shape.headDimV));
+          .emit(query, channel(batchRow, shape.headDimQk), out,
+                channel(outRow, shape.headDimV));
     });
   });
 }

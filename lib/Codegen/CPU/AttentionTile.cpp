@@ -469,9 +469,8 @@ void prefill::storeRows(AttentionContext &context, const AttentionRows &rows,
   KernelBuilder &b = context.b;
   const AttentionKernelShape &shape = context.shape;
   int64_t lanes = context.isa.lanes;
-  b.forLoop(b.index(0), b.sub(rows.rowEnd, rows.rowBegin), 1, [&](Value row) {
-    Value target =
-        b.mul(b.add(rows.batchRow, row), shape.numHeads() * shape.headDimV);
+  forEachStoredRow(b, context.abi.batch(), rows, [&](Value row, Value outRow) {
+    Value target = b.mul(outRow, shape.numHeads() * shape.headDimV);
     target = b.add(target, b.mul(rows.kvHead, shape.group * shape.headDimV));
     b.forLoop(b.index(0), b.index(shape.group), 1, [&](Value head) {
       Value state = b.add(b.mul(row, shape.group), head);

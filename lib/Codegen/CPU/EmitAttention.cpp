@@ -183,6 +183,9 @@ private:
     // Without a sequence (a surplus workgroup) seqlen_q is 0: no rows.
     rows.rowEnd = b.min(b.add(rows.rowBegin, blockQ), rows.seqlenQ);
     rows.batchRow = b.add(start(rows.sequence), rows.rowBegin);
+    rows.selected = op.getSelectedRows();
+    if (rows.selected)
+      narrowToSelectedRows(b, batch, rows);
     mapping.map(op.getSequence(), rows.sequence);
     mapping.map(op.getRowBegin(), rows.rowBegin);
     mapping.map(op.getRowEnd(), rows.rowEnd);

@@ -49,11 +49,17 @@ RowDomain kernelDomain(func::FuncOp tiled) {
   return domain;
 }
 
-bool isSelected(Value argument) {
-  return llvm::any_of(argument.getUsers(), [&](Operation *user) {
-    auto select = dyn_cast<SelectRowsOp>(user);
-    return select && select.getInput() == argument;
+/// The domain of the rows of an argument: what rows are selected of has those
+/// of the batch.
+RowDomain argumentDomain(Value argument, RowDomain kernel) {
+  bool isSelected = llvm::any_of(argument.getUsers(), [&](Operation *user) {
+    if (auto select = dyn_cast<SelectRowsOp>(user))
+      return select.getInput() == argument;
+    if (auto attention = dyn_cast<OnlineAttentionOp>(user))
+      return attention.getQuery() == argument;
+    return false;
   });
+  return isSelected ? RowDomain::Tokens : kernel;
 }
 
 /// Adds the flattened arguments and remembers their places.
@@ -230,7 +236,7 @@ FailureOr<KernelABI> KernelABI::create(func::FuncOp tiled) {
       abi.function.erase();
       return failure();
     }
-    Value rows = domain == RowDomain::Logits && !isSelected(original)
+    Value rows = argumentDomain(original, domain) == RowDomain::Logits
                      ? abi.batchView.logitRows
                      : abi.batchView.rows;
     abi.rowCounts[original] = rows;

@@ -6,6 +6,7 @@
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
+#include "prefill/Analysis/RowDomains.h"
 #include "prefill/Dialect/Prefill/Transforms/Passes.h"
 #include "prefill/Import/DecoderBuilder.h"
 #include "prefill/Reference/Equivalence.h"
@@ -23,6 +24,7 @@ struct GraphPass {
 
 // As in lib/Pipelines.
 const GraphPass kGraphPasses[] = {
+    {"hoist-row-selection", createHoistRowSelectionPass},
     {"fold-scale", createFoldScalePass},
     {"fuse-qkv-projection", createFuseQKVProjectionPass},
     {"fuse-gate-up", [] { return createFuseGateUpPass(); }},
@@ -149,6 +151,41 @@ TEST_P(GraphPasses, OneLongPromptAndItsContinuation) {
       reference::compare(*model, *run(kAllPasses), 3, {prompt, token, token});
   ASSERT_TRUE(bool(result)) << llvm::toString(result.takeError());
   EXPECT_TRUE(result->holds()) << result->worst();
+}
+
+// The last row of each sequence, none of an empty one, and rows of padding.
+TEST_P(GraphPasses, LogitsOfLastRowsOnly) {
+  reference::Step prompt, rest;
+  prompt.tokens = {{3, 1, 4, 1, 5}, {9}, {2, 6, 5}};
+  rest.tokens = {{3}, {5, 8, 9, 7}, {}};
+  prompt.paddedRows = 2;
+  prompt.allRows = rest.allRows = false;
+  for (unsigned passes : {1u, kAllPasses, kAllPasses & ~1u}) {
+    SCOPED_TRACE(passes);
+    auto result = reference::compare(*model, *run(passes), 4, {prompt, rest});
+    ASSERT_TRUE(bool(result)) << llvm::toString(result.takeError());
+    EXPECT_TRUE(result->holds()) << result->worst();
+  }
+}
+
+TEST_P(GraphPasses, TheLastLayerComputesSelectedRowsOnly) {
+  OwningOpRef<ModuleOp> module = run(kAllPasses);
+  auto function = module->lookupSymbol<func::FuncOp>(kEntryName);
+  RowDomains domains(function);
+  std::map<std::string, std::vector<RowDomain>> found;
+  for (Operation &op : function.getBody().front())
+    if (auto name = op.getAttrOfType<StringAttr>(kNameAttr))
+      found[name.str()].push_back(domains.get(op.getResult(0)));
+  constexpr RowDomain tokens = RowDomain::Tokens, logits = RowDomain::Logits;
+  std::vector<RowDomain> every = {tokens, tokens}, selected = {tokens, logits};
+  EXPECT_EQ(found["qkv_proj"], every);
+  for (const char *name : {"o_proj", "gate_up_proj", "down_proj"})
+    EXPECT_EQ(found[name], selected) << name;
+  std::vector<bool> attentions;
+  function.walk([&](AttentionOp attention) {
+    attentions.push_back(attention.getSelectedRows());
+  });
+  EXPECT_EQ(attentions, (std::vector<bool>{false, true}));
 }
 
 TEST_P(GraphPasses, ALayerIsFiveComputeOps) {

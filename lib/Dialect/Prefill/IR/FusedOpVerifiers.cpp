@@ -151,7 +151,15 @@ LogicalResult GemmOp::verifyRegions() {
   if (failed(verifySameRows(*this, "accumulator", block.getArgument(0), "input",
                             getInput())))
     return failure();
-  return verifyRegion(*this, block, isEpilogueNode, getOuts());
+  // GEMM-C4: loads may pick rows.
+  auto isNode = [](Operation &op) {
+    return isEpilogueNode(op) || isa<SelectRowsOp>(op);
+  };
+  for (auto select : block.getOps<SelectRowsOp>())
+    if (select.getInput().getParentBlock() == &block)
+      return emitOpError("selects rows of a value of its own region, expected "
+                         "one from outside");
+  return verifyRegion(*this, block, isNode, getOuts());
 }
 
 LogicalResult RowwiseOp::verify() {

@@ -147,7 +147,9 @@ LogicalResult KVAppendOp::verify() {
 
 LogicalResult AttentionOp::verify() {
   if (failed(verifyActivation(*this, "query", getQuery())) ||
-      failed(verifyActivation(*this, "result", getResult())) ||
+      failed(verifyActivation(*this, "result", getResult())))
+    return failure();
+  if (!getSelectedRows() &&
       failed(verifySameRows(*this, "result", getResult(), "query", getQuery())))
     return failure();
   KVCacheType cache = getCache().getType();

@@ -149,7 +149,9 @@ LogicalResult AttentionNormalizeOp::verify() {
     return verifyTileSize(*this, getTile().size(), kRowTileSize);
   // ATTENTION_NORMALIZE-C4
   auto result = cast<RankedTensorType>(getResult().getType());
-  if (result.getShape() != accumulator.getShape())
+  if (getSelectedRows() ? result.getRank() != 2 ||
+                              result.getDimSize(1) != accumulator.getDimSize(1)
+                        : result.getShape() != accumulator.getShape())
     return emitOpError("result has type ")
            << result << ", but the accumulator " << accumulator;
   return success();

@@ -35,7 +35,7 @@ void convert(AttentionOp op) {
   auto normalize = AttentionNormalizeOp::create(
       builder, op.getLoc(), op.getType(), online.getAccumulator(),
       online.getRowSum(), op.getBatch(), /*tile=*/ValueRange(),
-      /*out=*/Value());
+      /*out=*/Value(), op.getSelectedRowsAttr());
   for (StringRef name : {StringRef(kLayerAttr), StringRef(kNameAttr)})
     if (Attribute attr = op->getAttr(name))
       online->setAttr(name, attr);

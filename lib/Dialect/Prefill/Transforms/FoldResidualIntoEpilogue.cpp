@@ -45,6 +45,7 @@ class FoldResidualIntoEpiloguePass
           ++numAddsFolded;
         }
       }
+      foldSelections(function);
       for (auto sumsq :
            llvm::make_early_inc_range(function.getOps<RowSumsqOp>())) {
         if (std::optional<std::string> reason = foldSumsq(sumsq)) {
@@ -54,6 +55,24 @@ class FoldResidualIntoEpiloguePass
           ++numSumsFolded;
         }
       }
+    }
+  }
+
+  /// Rows of the residual stream are picked where they are added.
+  void foldSelections(func::FuncOp function) {
+    for (auto select :
+         llvm::make_early_inc_range(function.getOps<SelectRowsOp>())) {
+      bool isAddend = llvm::all_of(select->getUsers(), [](Operation *user) {
+        return isa<AddOp>(user) && isa<GemmOp>(user->getParentOp());
+      });
+      if (select.use_empty() || !isAddend)
+        continue;
+      for (OpOperand &use : llvm::make_early_inc_range(select->getUses())) {
+        OpBuilder builder(use.getOwner());
+        use.set(builder.clone(*select)->getResult(0));
+      }
+      select.erase();
+      ++numSelectionsFolded;
     }
   }
 

@@ -15,6 +15,13 @@ using namespace mlir::prefill;
 
 namespace {
 
+constexpr StringLiteral kLMHead = "lm_head", kFinalNorm = "final_norm";
+
+bool isLMHead(Operation *op) {
+  auto name = op->getAttrOfType<StringAttr>(kNameAttr);
+  return isa<GemmOp>(op) && name && name == kLMHead;
+}
+
 /// Finds the demands of a region whose widest rows have `columns` columns.
 FailureOr<ColumnDemands> collectDemands(Operation *op, Block &body,
                                         int64_t columns, StringRef target) {
@@ -153,7 +160,7 @@ void SelectLoweringStrategyPass::makeGemms(func::FuncOp function) {
                        return SmallVector<Value>{acc};
                      });
       copyLayer(head, gemm);
-      gemm->setAttr(kNameAttr, builder.getStringAttr("lm_head"));
+      gemm->setAttr(kNameAttr, builder.getStringAttr(kLMHead));
       head.replaceAllUsesWith(gemm.getResult(0));
       head.erase();
       ++numGemms;
@@ -185,13 +192,18 @@ static RowwiseOp wrapInRowwise(ArrayRef<Operation *> ops, StringRef name) {
 }
 
 /// The tail: only rows whose logits are asked for are normalised, in one
-/// kernel.
+/// kernel, where hoist-row-selection has not selected them long before.
 void SelectLoweringStrategyPass::fuseFinalNorm(func::FuncOp function) {
   for (auto norm : llvm::make_early_inc_range(function.getOps<RMSNormOp>())) {
-    auto select = norm.getInput().getDefiningOp<SelectRowsOp>();
-    if (!select || !select->hasOneUse() || norm.getHeadDim())
+    if (norm.getHeadDim())
       continue;
-    wrapInRowwise({select, norm}, "final_norm");
+    auto select = norm.getInput().getDefiningOp<SelectRowsOp>();
+    if (!select || !select->hasOneUse()) {
+      if (llvm::all_of(norm->getUsers(), isLMHead))
+        norm->setAttr(kNameAttr, StringAttr::get(&getContext(), kFinalNorm));
+      continue;
+    }
+    wrapInRowwise({select, norm}, kFinalNorm);
     ++numRowwise;
   }
 }
@@ -215,6 +227,8 @@ RowDomain SelectLoweringStrategyPass::domainOf(Operation *op) {
   bool selects = op->walk([](SelectRowsOp) {
                      return WalkResult::interrupt();
                    }).wasInterrupted();
+  if (auto attention = dyn_cast<AttentionOp>(op))
+    selects = attention.getSelectedRows();
   if (selects)
     return RowDomain::Logits;
   SetVector<Value> inputs(op->operand_begin(), op->operand_end());

@@ -93,11 +93,12 @@ def Prefill_AttentionOp : Prefill_Op<"attention", [Pure]> {
     Query row i of a sequence with q_len queries and kv_len keys stands at position kv_len - q_len + i and sees keys up
     to it (`causal`), the last `sliding_window` of them when given (its own included). Query head h reads KV head
     h / (num_q_heads / num_kv_heads). A row that sees no key is 0. `softcap` c: c * tanh(s / c) before the mask.
-    `logit_base` 2: exp2 in place of exp (fold-scale moved log2 e into the query).
+    `base2`: exp2 in place of exp (fold-scale moved log2 e into the query). `selected_rows`: the result has only the rows
+    of the batch's logits_indices, in their order, as if select_rows followed (hoist-row-selection).
   }];
   let arguments = (ins AnyRankedTensor:$query, Prefill_KVCacheType:$cache, Prefill_BatchType:$batch, F64Attr:$scale,
                        UnitAttr:$causal, OptionalAttr<I64Attr>:$sliding_window, OptionalAttr<F64Attr>:$softcap,
-                       UnitAttr:$base2);
+                       UnitAttr:$base2, UnitAttr:$selected_rows);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$query `,` $cache `,` $batch attr-dict `:` type($query) `,` type($cache) `->` type($result)";
 }

@@ -41,9 +41,11 @@ def Prefill_AttentionNormalizeOp : Prefill_Op<"attention_normalize", [AttrSizedO
   let description = [{
     Tile form: stores the rows [row_begin, row_end) of a sequence for the query heads of one KV head into the output
     buffer; it has no result.
+
+    `selected_rows`: the result has, and the tile stores, only the rows of the batch's logits_indices, in their order.
   }];
   let arguments = (ins AnyRankedTensor:$accumulator, AnyRankedTensor:$row_sum, Prefill_BatchType:$batch,
-                       Variadic<Index>:$tile, Optional<AnyMemRef>:$out);
+                       Variadic<Index>:$tile, Optional<AnyMemRef>:$out, UnitAttr:$selected_rows);
   let results = (outs Optional<AnyRankedTensor>:$result);
   let assemblyFormat = [{
     $accumulator `,` $row_sum `,` $batch (`tile` `(` $tile^ `)`)? (`outs` `(` $out^ `:` type($out) `)`)? attr-dict `:`
@@ -64,9 +66,11 @@ def Prefill_AttentionWorkgroupOp : Prefill_Op<"attention_workgroup", [Pure]> {
   let description = [{
     Workgroups run through the sequences; within a sequence from the last tile of `block_q` rows to the first, since the
     last ones see the most keys; within a tile through the KV heads. `row_begin` and `row_end` count from the sequence's
-    first row. A workgroup beyond the last tile gets an empty sequence: all results are 0.
+    first row. A workgroup beyond the last tile gets an empty sequence: all results are 0. `selected_rows`: the rows run
+    from the first to the last one of the tile that the batch's logits_indices name; without one the tile is empty.
   }];
-  let arguments = (ins Index:$workgroup, Prefill_BatchType:$batch, I64Attr:$block_q, I64Attr:$num_kv_heads);
+  let arguments = (ins Index:$workgroup, Prefill_BatchType:$batch, I64Attr:$block_q, I64Attr:$num_kv_heads,
+                       UnitAttr:$selected_rows);
   let results = (outs Index:$sequence, Index:$row_begin, Index:$row_end, Index:$kv_head, Index:$seqlen_q,
                       Index:$seqlen_kv);
   let assemblyFormat = "$workgroup `,` $batch attr-dict";
@@ -77,11 +81,12 @@ def Prefill_MaterializedAttentionOp : Prefill_Op<"materialized_attention"> {
   let description = [{
     The plain lowering of `prefill.attention`, the baseline that the online form is measured against: for every row of
     the tile the scores of all keys are written to `scores`, f32 [num_q_heads, M_pad, max_kv], then masked, normalised
-    and multiplied with the values. No key is skipped.
+    and multiplied with the values. No key is skipped. `selected_rows` as for attention_normalize.
   }];
   let arguments = (ins AnyRankedTensor:$query, Prefill_KVCacheType:$cache, Prefill_BatchType:$batch, Variadic<Index>:$tile,
                        AnyMemRef:$scores, AnyMemRef:$out, F64Attr:$scale, UnitAttr:$causal,
-                       OptionalAttr<I64Attr>:$sliding_window, OptionalAttr<F64Attr>:$softcap, UnitAttr:$base2);
+                       OptionalAttr<I64Attr>:$sliding_window, OptionalAttr<F64Attr>:$softcap, UnitAttr:$base2,
+                       UnitAttr:$selected_rows);
   let assemblyFormat = [{
     $query `,` $cache `,` $batch `tile` `(` $tile `)` `scores` `(` $scores `:` type($scores) `)` `outs` `(` $out `:`
     type($out) `)` attr-dict `:` type($query) `,` type($cache)

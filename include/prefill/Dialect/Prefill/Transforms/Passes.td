@@ -71,6 +71,35 @@ def FoldScalePass : Prefill_FoldPass<"prefill-fold-scale"> {
   ];
 }
 
+def HoistRowSelectionPass : Prefill_FoldPass<"prefill-hoist-row-selection"> {
+  let summary = "compute only the rows whose logits are asked for, from the last attention on";
+  let description = [{
+    Moves select_rows in front of ops that compute a row from that row alone, as long as nobody reads their other rows. In a
+    decoder that is all of the last layer behind its keys and values:
+    ```mlir
+    %a = prefill.attention %q, %c, %batch {...} : ...
+    %o = prefill.linear %a, %wo : ...
+    %x1 = prefill.add %x0, %o : ...
+    ... // norm, gate and up projection, activation, down projection, add
+    %r = prefill.select_rows %x2, %batch : tensor<?x64xbf16> -> tensor<?x64xbf16>
+    ```
+    becomes
+    ```mlir
+    %r0 = prefill.select_rows %x0, %batch : tensor<?x64xbf16> -> tensor<?x64xbf16>
+    %a = prefill.attention %q, %c, %batch {selected_rows, ...} : ...
+    %o = prefill.linear %a, %wo : ...
+    %x1 = prefill.add %r0, %o : ...
+    ...
+    ```
+    so that o_proj and the feed-forward of the last layer have the logits' rows, and attention skips the others. %r0 goes
+    into the epilogue of the add (fold-residual-into-epilogue).
+  }];
+  let statistics = [
+    Statistic<"numMoved", "num-moved", "Number of ops that compute selected rows only">,
+    Statistic<"numSelections", "num-selections", "Number of select_rows in front of them">
+  ];
+}
+
 def FuseQKVProjectionPass : Prefill_FoldPass<"prefill-fuse-qkv-projection"> {
   let summary = "compute query, key and value of a layer in one GEMM on concatenated weights";
   let description = [{
@@ -194,10 +223,12 @@ def FoldResidualIntoEpiloguePass : Prefill_FoldPass<"prefill-fold-residual-into-
       prefill.yield %0, %1 : tensor<?x64xbf16>, tensor<?x1xf32>
     }
     ```
-    The sum is taken from the value as stored. The embedding becomes `prefill.rowwise {embed; row_sumsq}` likewise.
+    The sum is taken from the value as stored. The embedding becomes `prefill.rowwise {embed; row_sumsq}` likewise. A
+    select_rows of %x0 moves into the region too.
   }];
   let statistics = [
     Statistic<"numAddsFolded", "num-adds-folded", "Number of residual adds moved into an epilogue">,
+    Statistic<"numSelectionsFolded", "num-selections-folded", "Number of select_rows moved into an epilogue">,
     Statistic<"numSumsFolded", "num-sums-folded", "Number of row sums moved to the producer of the row">,
     Statistic<"numNotFolded", "num-not-folded", "Number of adds and row sums that stay">
   ];
