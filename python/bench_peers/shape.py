@@ -23,12 +23,15 @@ class Shape:
 
     def flops(self, length):
         """FLOPs that the prefill of `length` tokens needs, 2 per multiply-accumulate: every projection for every
-        token, the causal half of attention (diagonal included), logits of the last token only."""
+        token, the causal half of attention (diagonal included), logits of the last token only. Of the last layer
+        the other tokens need keys and values alone (and their queries, which come from the same product)."""
         qkv = self.hidden * (self.q_heads + 2 * self.kv_heads) * self.head_dim
         out = self.q_heads * self.head_dim * self.hidden
         mlp = 3 * self.hidden * self.intermediate
-        attention = 2 * self.q_heads * self.head_dim * length * (length + 1) // 2
-        return 2 * (self.layers * (length * (qkv + out + mlp) + attention) + self.hidden * self.vocab)
+        pair = 2 * self.q_heads * self.head_dim
+        whole = length * (out + mlp) + pair * length * (length + 1) // 2
+        last = out + mlp + pair * length
+        return 2 * (self.layers * length * qkv + (self.layers - 1) * whole + last + self.hidden * self.vocab)
 
     def weight_bytes(self):
         """Bytes of the weights in bf16."""

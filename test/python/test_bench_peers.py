@@ -43,9 +43,13 @@ class Flops(unittest.TestCase):
     def test_against_an_explicit_count(self):
         shape = Shape(layers=2, hidden=6, q_heads=4, kv_heads=2, head_dim=3, intermediate=10, vocab=17)
         length, count = 5, 0
-        for _ in range(shape.layers):
+        for layer in range(shape.layers):
             for position in range(length):
-                for rows, columns in [(12, 6), (6, 6), (6, 6), (6, 12), (10, 6), (10, 6), (6, 10)]:
+                for rows, columns in [(12, 6), (6, 6), (6, 6)]:
+                    count += 2 * rows * columns
+                if layer == shape.layers - 1 and position < length - 1:
+                    continue  # nobody asks for these rows
+                for rows, columns in [(6, 12), (10, 6), (10, 6), (6, 10)]:
                     count += 2 * rows * columns
                 count += shape.q_heads * 2 * (2 * shape.head_dim) * (position + 1)  # Q K^T and P V
         count += 2 * shape.hidden * shape.vocab

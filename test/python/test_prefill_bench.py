@@ -105,8 +105,12 @@ class Rows(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         model, decode, startup = json.loads(output.read_text())
         # 24 layers of 896x1152 + 896x896 + 896x9728 + 4864x896 weights, a head of 896 x 151936, 14 heads of 64.
+        # The last layer's attention, o_proj and feed-forward are needed for the last token alone.
         layer = 896 * 1152 + 896 * 896 + 896 * 9728 + 4864 * 896
-        self.assertEqual(model["flops"], 24 * (2 * 128 * layer + 2 * 64 * 14 * 128 * 129) + 2 * 896 * 151936)
+        pair = 4 * 64 * 14
+        whole = 2 * 128 * layer + pair * 128 * 129 // 2
+        last = 2 * 128 * 896 * 1152 + 2 * (layer - 896 * 1152) + pair * 128
+        self.assertEqual(model["flops"], 23 * whole + last + 2 * 896 * 151936)
         weights = 24 * layer + 896 * 151936
         self.assertEqual(decode["probe"], "streaming read")
         # bf16, and the keys and values of 129 tokens; biases, gains and one row of the embedding are little.

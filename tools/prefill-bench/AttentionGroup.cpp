@@ -1,5 +1,5 @@
-// Attention rows: the attention of a model of one layer over what the model's
-// own QKV projection has written.
+// Attention rows: the attention of a layer that is not the last, which selects
+// rows, over what the model's own QKV projection has written.
 #include "Group.h"
 #include "LoadedModel.h"
 
@@ -57,7 +57,7 @@ prefill::bench::createAttentionGroup(const std::vector<Row> &rows,
   const Row &first = rows.front();
   constexpr int64_t smallVocab = 1024, maxTokens = 8192;
   Result<std::string> path = store.get(
-      {first.shape, 1, smallVocab, first.dtype, first.layout, maxTokens});
+      {first.shape, 2, smallVocab, first.dtype, first.layout, maxTokens});
   if (!path)
     return path.takeError();
   auto model = LoadedModel::load(*path, first.isa, probe.threads());

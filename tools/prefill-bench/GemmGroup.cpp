@@ -20,10 +20,10 @@ constexpr int64_t smallVocab = 1024;
 constexpr int64_t maxTokens = 4096;
 
 /// So many that a projection's weights have left the last cache when its turn
-/// comes again.
+/// comes again, and one more: most of the last layer runs on selected rows.
 int64_t chooseLayers(const ModelShape &shape, const std::string &dtype) {
   int64_t layerBytes = layerParameters(shape) * byteSize(dtype);
-  int64_t beyondCache = 2 * int64_t(cacheSizes().l3) / layerBytes + 1;
+  int64_t beyondCache = 2 * int64_t(cacheSizes().l3) / layerBytes + 2;
   return std::clamp<int64_t>(beyondCache, 2, shape.layers);
 }
 

@@ -105,14 +105,18 @@ LogicalResult PlanWriter::readManifest(func::FuncOp entry) {
   model.kv_cache = std::make_unique<fb::KVCacheSpec>(
       fb::KVLayout(cache.getLayout()), *dtype, cache.getNumKvHeads(),
       cache.getHeadDimQk(), cache.getHeadDimV(), cache.getBlockSize());
-  model.attention_flops_per_pair =
-      2 * int64_t(model.num_q_heads) *
-      (cache.getHeadDimQk() + cache.getHeadDimV()) * model.num_layers;
   return success();
 }
 
-/// GEMM work for each row; attention is counted by visible pairs instead.
+/// GEMM work for each row, attention's for each visible pair.
 void PlanWriter::countFlops(func::FuncOp kernel) {
+  kernel.walk([&](AttentionOp attention) {
+    KVCacheType cache = attention.getCache().getType();
+    (attention.getSelectedRows() ? model.attention_flops_per_logit_pair
+                                 : model.attention_flops_per_pair) +=
+        2 * int64_t(model.num_q_heads) *
+        (cache.getHeadDimQk() + cache.getHeadDimV());
+  });
   kernel.walk([&](GemmOp gemm) {
     int64_t n = cast<RankedTensorType>(
                     gemm.getEpilogue().front().getArgument(0).getType())
@@ -399,7 +403,9 @@ mlir::prefill::writeModule(ArrayRef<ModulePlan> plans) {
     PlanWriter writer(plan);
     if (failed(writer.write()))
       return failure();
-    if (tables.empty())
+    // What a call needs is what the plan that computes least computes.
+    if (tables.empty() ||
+        writer.model.flops_per_token < module.flops_per_token)
       module = std::move(writer.model);
     tables.push_back(std::move(writer.table));
   }

@@ -85,6 +85,8 @@ Result<void> verifyModel(const module::Module &file) {
       {"flops_per_logit_row", file.flops_per_logit_row(), 0, int64_t(1) << 56},
       {"attention_flops_per_pair", file.attention_flops_per_pair(), 0,
        int64_t(1) << 40},
+      {"attention_flops_per_logit_pair", file.attention_flops_per_logit_pair(),
+       0, int64_t(1) << 40},
   };
   for (const auto &range : ranges)
     if (auto ok = checkRange(range.name, range.value, range.low, range.high);

@@ -271,7 +271,7 @@ Result<void> Session::findDamage(uint32_t launchIndex) const {
 
 uint64_t Session::countFlops(const Batch &batch) const {
   const module::Module &file = module.file();
-  uint64_t pairs = 0;
+  uint64_t pairs = 0, logitPairs = 0;
   uint64_t window = file.sliding_window();
   for (int64_t i = 0; i < batch.numSequences(); ++i) {
     uint64_t past = cache.length(batch.sequences[i]);
@@ -283,10 +283,14 @@ uint64_t Session::countFlops(const Batch &batch) const {
       for (uint64_t j = 0; j < count; ++j)
         pairs += std::min(past + j + 1, window);
     }
+    logitPairs += window == 0 ? past + count : std::min(past + count, window);
   }
+  if (batch.allLogits)
+    logitPairs = pairs;
   return uint64_t(file.flops_per_token()) * batch.numTokens() +
          uint64_t(file.flops_per_logit_row()) * batch.numLogitRows() +
-         uint64_t(file.attention_flops_per_pair()) * pairs;
+         uint64_t(file.attention_flops_per_pair()) * pairs +
+         uint64_t(file.attention_flops_per_logit_pair()) * logitPairs;
 }
 
 Result<void> Session::run(const int32_t *tokens, const int32_t *cuSeqlens,

@@ -72,6 +72,19 @@ func.func @f(%x: tensor<?x8xf32>, %w: tensor<2x8x32x1xf32>) {
 
 // -----
 
+// GEMM-C4
+func.func @f(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>, %b: !prefill.batch) {
+  // expected-error @below {{'prefill.gemm' op selects rows of a value of its own region, expected one from outside}}
+  %0 = prefill.gemm %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32> epilogue {
+  ^bb0(%acc: tensor<?x8xf32>):
+    %1 = prefill.select_rows %acc, %b : tensor<?x8xf32> -> tensor<?x8xf32>
+    prefill.yield %1 : tensor<?x8xf32>
+  }
+  return
+}
+
+// -----
+
 // EPILOGUE-C1
 func.func @f(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>) {
   // expected-error @below {{'prefill.gemm' op has 'prefill.linear' in its region, which is not a node of an epilogue}}

@@ -200,6 +200,16 @@ func.func @normalize_result(%a: tensor<?x64xf32>, %s: tensor<?x4xf32>, %batch: !
 
 // -----
 
+// ATTENTION_NORMALIZE-C4: with selected rows.
+func.func @normalize_selected(%a: tensor<8x64xf32>, %s: tensor<8x4xf32>, %batch: !prefill.batch) {
+  %rows = prefill.attention_normalize %a, %s, %batch {selected_rows} : tensor<8x64xf32>, tensor<8x4xf32> -> tensor<3x64xbf16>
+  // expected-error @+1 {{result has type 'tensor<3x32xbf16>', but the accumulator 'tensor<8x64xf32>'}}
+  %o = prefill.attention_normalize %a, %s, %batch {selected_rows} : tensor<8x64xf32>, tensor<8x4xf32> -> tensor<3x32xbf16>
+  return
+}
+
+// -----
+
 // ATTENTION_WORKGROUP-C2
 func.func @workgroup_heads(%batch: !prefill.batch, %wg: index) {
   // expected-error @+1 {{num_kv_heads is 0, expected at least 1}}

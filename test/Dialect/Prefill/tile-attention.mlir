@@ -29,3 +29,22 @@ func.func private @attention(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !pre
   %o = prefill.attention %q, %cache, %batch {scale = 1.0, causal, base2, lowering_config = #config} : tensor<?x64xbf16>, !cache -> tensor<?x32xbf16>
   return %o : tensor<?x32xbf16>
 }
+
+// -----
+
+// Rows that are selected: the workgroup's rows are narrowed, and stored among the selected ones.
+!cache = !prefill.kv_cache<contiguous, num_kv_heads = 2, head_dim_qk = 16, head_dim_v = 8, dtype = bf16, block_size = 512>
+#config = #prefill.lowering_config<logits, block_m = 64, block_n = 0, block_kv = 128, panel_n = 32, row_buckets = [1]>
+// CHECK-LABEL: func.func private @selected(
+// CHECK-SAME: prefill.grid = #prefill.grid<tokens, block = 64, plus_sequences = true, multiplier = 2>
+// CHECK: prefill.attention_workgroup {{.*}} {block_q = 64 : i64, num_kv_heads = 2 : i64, selected_rows}
+// CHECK: prefill.online_attention
+// CHECK-NOT: selected_rows
+// CHECK: prefill.attention_normalize {{.*}} {selected_rows}
+// PLAIN-LABEL: func.func private @selected(
+// PLAIN: prefill.attention_workgroup {{.*}}selected_rows
+// PLAIN: prefill.materialized_attention {{.*}}selected_rows
+func.func private @selected(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !prefill.batch) -> tensor<?x32xbf16> attributes {prefill.kernel} {
+  %o = prefill.attention %q, %cache, %batch {scale = 1.0, causal, base2, selected_rows, lowering_config = #config} : tensor<?x64xbf16>, !cache -> tensor<?x32xbf16>
+  return %o : tensor<?x32xbf16>
+}

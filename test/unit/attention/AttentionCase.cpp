@@ -19,8 +19,9 @@ AttentionCase::AttentionCase(const AttentionConfig &config) : config(config) {
 }
 
 AttentionResult AttentionCase::run(const std::vector<Sequence> &sequences,
-                                   int64_t paddedRows) {
-  AttentionBatch batch(config, sequences, paddedRows);
+                                   int64_t paddedRows,
+                                   const std::vector<int32_t> &selection) {
+  AttentionBatch batch(config, sequences, paddedRows, selection);
   // Dirty scratch with a guard behind it, workgroups one by one from the last.
   constexpr size_t kScratchGuard = 4096;
   std::vector<unsigned char> scratch(

@@ -21,9 +21,11 @@ public:
 
   /// Runs the kernel on the batch, with NaN in everything that must not matter,
   /// scratch among it. Fails the test when rows of the output that belong to
-  /// no sequence change. `paddedRows` rows are added to M.
+  /// no sequence change. `paddedRows` rows are added to M. With selectedRows
+  /// the result has the rows of `selection`, of the whole batch.
   AttentionResult run(const std::vector<Sequence> &sequences,
-                      int64_t paddedRows = 0);
+                      int64_t paddedRows = 0,
+                      const std::vector<int32_t> &selection = {0});
 
   /// Runs and compares with the reference: the norm of the difference over the
   /// norm, and rows without a key are exactly 0.

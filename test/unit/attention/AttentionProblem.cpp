@@ -50,7 +50,8 @@ std::string AttentionProblem::describe() const {
       << kvHeads << " group " << group << " head_dim " << headDimQk << "/"
       << headDimV << (causal ? " causal" : "") << " window " << window
       << " scale " << scale << (base2 ? " base2" : "") << " tile " << blockQ
-      << "x" << blockKv << " form " << int(form);
+      << "x" << blockKv << " form " << int(form)
+      << (selectedRows ? " selected rows" : "");
   return out.str();
 }
 
@@ -73,8 +74,11 @@ std::string AttentionProblem::source() const {
       << (base2 ? ", base2" : "");
   if (window)
     out << ", sliding_window = " << window << " : i64";
-  out << ", lowering_config = #prefill.lowering_config<tokens, block_m = "
-      << blockQ << ", block_n = 0, block_kv = " << blockKv
+  if (selectedRows)
+    out << ", selected_rows";
+  out << ", lowering_config = #prefill.lowering_config<"
+      << (selectedRows ? "logits" : "tokens") << ", block_m = " << blockQ
+      << ", block_n = 0, block_kv = " << blockKv
       << ", panel_n = 32, row_buckets = [1, 4, 8]>} : " << q << ", !cache -> "
       << o << "\n  return %o : " << o << "\n}\n";
   return out.str();
@@ -145,7 +149,8 @@ static constexpr int64_t kGuard = 256; // elements around the output
 
 AttentionBatch::AttentionBatch(const AttentionProblem &problem,
                                const std::vector<Sequence> &sequences,
-                               int64_t paddedRows)
+                               int64_t paddedRows,
+                               const std::vector<int32_t> &selection)
     : problem(problem) {
   Dtype dtype = problem.dtype;
   int64_t seqs = sequences.size();
@@ -154,7 +159,9 @@ AttentionBatch::AttentionBatch(const AttentionProblem &problem,
     cuSeqlens.push_back(int32_t(cuSeqlens.back() + sequence.seqlenQ));
     kvLens.push_back(int32_t(sequence.seqlenKv));
   }
-  rows = cuSeqlens.back(), rowsPad = rows + paddedRows;
+  rowsPad = cuSeqlens.back() + paddedRows;
+  outRows = problem.selectedRows ? int64_t(selection.size()) : cuSeqlens.back();
+  outRowsPad = problem.selectedRows ? outRows : rowsPad;
 
   // The cache: blocks in shuffled order, a few of them unused.
   bool vnni = problem.layout == "paged_vnni";
@@ -229,30 +236,21 @@ AttentionBatch::AttentionBatch(const AttentionProblem &problem,
                   queryDatum(sequences[s].seed,
                              sequences[s].seqlenKv - sequences[s].seqlenQ + i,
                              c, dtype));
-  out = AttentionBuffer(rowsPad * columnsOut + 2 * kGuard, dtype);
+  out = AttentionBuffer(outRowsPad * columnsOut + 2 * kGuard, dtype);
 
   tokens.assign(rowsPad, 0);
   positions.assign(rowsPad, 0);
-  logitsIndices.assign(1, 0);
+  logitsIndices = selection;
   slots.assign(rowsPad, -1);
-  words = {word(query.at(0)),
-           word(cache.at(0)),
-           word(cache.at(valueBase)),
-           uint64_t(blockStride),
-           uint64_t(tokenStride),
-           uint64_t(headStride),
-           uint64_t(rowsPad),
-           uint64_t(seqs),
-           1,
-           word(tokens.data()),
-           word(positions.data()),
-           word(slots.data()),
-           word(cuSeqlens.data()),
-           word(kvLens.data()),
-           word(blockTable.data()),
-           uint64_t(stride),
-           word(logitsIndices.data()),
-           word(out.at(kGuard))};
+  words = {word(query.at(0)),          word(cache.at(0)),
+           word(cache.at(valueBase)),  uint64_t(blockStride),
+           uint64_t(tokenStride),      uint64_t(headStride),
+           uint64_t(rowsPad),          uint64_t(seqs),
+           logitsIndices.size(),       word(tokens.data()),
+           word(positions.data()),     word(slots.data()),
+           word(cuSeqlens.data()),     word(kvLens.data()),
+           word(blockTable.data()),    uint64_t(stride),
+           word(logitsIndices.data()), word(out.at(kGuard))};
   if (problem.form == Form::Plain) {
     int64_t maxKv = longest + 5;
     scores = AttentionBuffer(problem.heads() * rowsPad * maxKv, Dtype::F32);
@@ -288,13 +286,13 @@ std::vector<AttentionBatch::Region> AttentionBatch::regions() {
 AttentionResult AttentionBatch::result() const {
   int64_t columns = problem.heads() * problem.headDimV;
   AttentionResult result;
-  for (int64_t i = 0; i < rows * columns; ++i) {
+  for (int64_t i = 0; i < outRows * columns; ++i) {
     result.values.push_back(out.get(kGuard + i));
     result.bits.push_back(out.bits(kGuard + i));
   }
   AttentionBuffer untouched(1, problem.dtype);
-  for (int64_t i = 0; i < rowsPad * columns + 2 * kGuard; ++i) {
-    bool belongs = i >= kGuard && i < kGuard + rows * columns;
+  for (int64_t i = 0; i < outRowsPad * columns + 2 * kGuard; ++i) {
+    bool belongs = i >= kGuard && i < kGuard + outRows * columns;
     if (!belongs && out.bits(i) != untouched.bits(0)) {
       ADD_FAILURE() << "element " << i - kGuard
                     << " of the output belongs to no sequence, but changed";

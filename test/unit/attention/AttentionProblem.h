@@ -37,6 +37,8 @@ struct AttentionProblem {
   bool base2 = true;
   int64_t blockQ = 32, blockKv = 64;
   Form form = Form::Specialized;
+  /// The result has the rows that a call selects.
+  bool selectedRows = false;
 
   int64_t heads() const { return kvHeads * group; }
   /// With a block size that suits it.
@@ -93,9 +95,11 @@ private:
 /// slots of the cache, padded rows of the query, and the output.
 class AttentionBatch {
 public:
-  /// `paddedRows` rows are added to M.
+  /// `paddedRows` rows are added to M. `selection`: rows of the whole batch,
+  /// which with selectedRows are those of the output.
   AttentionBatch(const AttentionProblem &problem,
-                 const std::vector<Sequence> &sequences, int64_t paddedRows);
+                 const std::vector<Sequence> &sequences, int64_t paddedRows,
+                 const std::vector<int32_t> &selection = {0});
   AttentionBatch(const AttentionBatch &) = delete; // `words` point into it
 
   std::vector<uint64_t> words; // the launch's
@@ -114,7 +118,8 @@ public:
 
 private:
   const AttentionProblem problem;
-  int64_t rows, rowsPad;
+  int64_t rowsPad;
+  int64_t outRows, outRowsPad; // the output's that belong to the call, and all
   AttentionBuffer cache, query, out, scores;
   std::vector<int32_t> cuSeqlens, kvLens, blockTable, tokens, positions,
       logitsIndices;

@@ -126,6 +126,8 @@ const Damage damages[] = {
     {"NumLayers", [](auto &m) { m.num_layers = 0; }, "num_layers is 0"},
     {"MaxSeq", [](auto &m) { m.max_seq = int64_t(1) << 40; }, "max_seq is"},
     {"Flops", [](auto &m) { m.flops_per_token = -1; }, "flops_per_token is -1"},
+    {"LogitPairs", [](auto &m) { m.attention_flops_per_logit_pair = -1; },
+     "attention_flops_per_logit_pair is -1"},
     {"KVLayout",
      [](auto &m) {
        *m.kv_cache = module::KVCacheSpec(module::KVLayout(9),

@@ -97,7 +97,7 @@ TEST_F(PrefillRun, StatsAreJsonAndNothingElse) {
   nlohmann::json stats = nlohmann::json::parse(result.out);
   EXPECT_EQ(stats["tokens"], 3);
   EXPECT_GT(stats["ttft_ms"].get<double>(), 0);
-  EXPECT_EQ(stats["flops"], 3000 + 100 + 10 * 6);
+  EXPECT_EQ(stats["flops"], 3000 + 100 + 10 * 6 + 3);
   EXPECT_EQ(stats["kernels_per_layer"], 3);
   ASSERT_EQ(stats["launches"].size(), 8u);
   EXPECT_EQ(stats["launches"][1]["name"], "tk_append_64");

@@ -105,6 +105,7 @@ module::ModuleT prefill::test::makeTestModule(const TestModelOptions &options) {
   file.flops_per_token = 1000;
   file.flops_per_logit_row = 100;
   file.attention_flops_per_pair = 10;
+  file.attention_flops_per_logit_pair = 1;
   file.kv_cache = std::make_unique<module::KVCacheSpec>(
       options.layout, module::DType::f32, testKVHeads, testHeadDim, testHeadDim,
       paged ? 4 : testMaxSeq);
