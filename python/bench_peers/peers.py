@@ -58,6 +58,8 @@ def select(names):
     if names == "all":
         return [peer for peer in PEERS if peer.in_all]
     wanted = [name.strip() for name in names.split(",") if name.strip()]
+    if not wanted:
+        raise ValueError(f"--peers is '{names}', expected some of {', '.join(BY_NAME)}, or all")
     for name in wanted:
         if name not in BY_NAME:
             raise ValueError(f"unknown peer '{name}' in --peers (expected some of {', '.join(BY_NAME)}, or all)")

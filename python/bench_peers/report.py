@@ -1,5 +1,6 @@
 """Turns the rows into the table of docs/performance.md, and puts it there."""
 import json
+import math
 
 from bench_peers import peers
 
@@ -78,9 +79,52 @@ def update_document(path, text):
     path.write_text(f"{head}{BEGIN}\n\n{text}\n{END}{rest.split(END)[1]}")
 
 
+TEXTS, NUMBERS = "an object of texts", "a number"
+# What the parts of a result hold, by name.
+MACHINE = {"cpu": str, "cores": NUMBERS, "l2": str, "l3": str, "memory_gib": NUMBERS, "isa": [str]}
+ENGINE = {"title": str, "version": str, "matmul": str, "details": str}
+ROW = {"peer": str, "title": str, "variant": str, "layers": NUMBERS, "length": NUMBERS, "threads": NUMBERS,
+       "rounds": NUMBERS, "seconds": NUMBERS, "spread": NUMBERS, "ratio": NUMBERS, "times_ours": NUMBERS}
+RESULT = {"machine": MACHINE, "probe_isa": str, "rows": [ROW], "engines": {None: ENGINE}, "failed": TEXTS,
+          "agreement": TEXTS}
+
+
+def check(value, kind, where):
+    """Raises where a value is not of a kind: a type, [kind of the elements], {key: kind}, {None: kind of every value}."""
+    def expected(what):
+        raise ValueError(f"{where} is {json.dumps(value)[:40]}, expected {what}")
+
+    if kind == TEXTS:
+        kind = {None: str}
+    if kind is str:
+        if not isinstance(value, str):
+            expected("a text")
+    elif kind == NUMBERS:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            expected("a number")
+    elif isinstance(kind, list):
+        if not isinstance(value, list):
+            expected("a list")
+        for index, element in enumerate(value):
+            check(element, kind[0], f"{where}[{index}]")
+    else:
+        if not isinstance(value, dict):
+            expected("an object")
+        for key in value if None in kind else kind:
+            if key not in value:
+                raise ValueError(f"{where} has no {key}, expected {', '.join(kind)}")
+            check(value[key], kind.get(None) or kind[key], f"{where}.{key}")
+
+
 def load(path):
+    """What --json wrote."""
     try:
         with open(path) as file:
-            return json.load(file)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"cannot read {path}: {error}") from error
+            result = json.load(file)
+        check(result, RESULT, "the result")
+        for name in result["failed"]:
+            if name not in peers.BY_NAME:
+                raise ValueError(f"the result.failed names '{name}', expected some of {', '.join(peers.BY_NAME)}")
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"cannot read '{path}': {error}") from error
+    return result

@@ -85,15 +85,30 @@ class Selection(unittest.TestCase):
     def test_layers(self):
         at = parse_layers("16,8192:4,2048:8")
         self.assertEqual([at(n) for n in (512, 2048, 4096, 8192, 16384)], [16, 8, 8, 4, 4])
-        for bad in ("", "0", "17", "8192:4", "a", "4,b:2", "4,4"):
-            with self.assertRaisesRegex(ValueError, "--layers"):
+        for bad in ("", "0", "17", "8192:4", "a", "4,b:2", "4,4", "\u00b2", "16,\u0662:4"):
+            with self.assertRaisesRegex(ValueError, f"--layers is '{bad}', expected"):
                 parse_layers(bad)
 
     def test_lengths(self):
         self.assertEqual(parse_arguments(["--lengths", "2048,512"]).lengths, [512, 2048])
-        for bad in ("x", "1", "512,,2"):
-            with self.assertRaisesRegex(ValueError, "--lengths"):
+        for bad in ("x", "1", "512,,2", "", "\u0662", "131073"):
+            with self.assertRaisesRegex(ValueError, f"--lengths is '{bad}', expected whole numbers from 2 to 131072"):
                 parse_arguments(["--lengths", bad])
+
+    def test_other_arguments(self):
+        processors = len(os.sched_getaffinity(0))
+        options = parse_arguments([f"--threads={processors}", "--rounds=3", "--minutes=0.5"])
+        self.assertEqual((options.threads, options.rounds, options.minutes), (processors, 3, 0.5))
+        for argument, expected in {
+                "--threads=9999": f"a whole number from 1 to {processors}, the processors", "--threads=": "a whole number",
+                "--threads=\u00b2": "a whole number", "--rounds=0": "a whole number from 1 to 10000",
+                "--rounds=1e3": "a whole number", "--minutes=nan": "a positive number", "--minutes=-1": "a positive number",
+                "--minutes=inf": "a positive number", "--peers=": "some of prefill,", "--peers=,": "some of prefill,"}.items():
+            option, value = argument.split("=")
+            with self.subTest(argument), self.assertRaisesRegex(ValueError, f"^{option} is '{value}', expected {expected}"):
+                parse_arguments([argument])
+        with self.assertRaisesRegex(ValueError, "unrecognized arguments: --bogus"):
+            parse_arguments(["--bogus"])
 
 
 class FakeWorker:
@@ -199,6 +214,34 @@ class Report(unittest.TestCase):
         self.assertIn("| 512 | 4 | torch | v | 1.00 s | 1.0% | 3 | 0.50 | 1.00 |", text)
         self.assertIn("| CTranslate2 | no wheel |", text)
         self.assertNotIn("out of memory", text)
+
+    def test_json_of_another_shape(self):
+        good = result("torch", 1.0, engines={"torch": {"title": "T", "version": "1", "matmul": "m", "details": ""}},
+                      failed={"iree": "no"}, agreement={"torch": "is the reference"})
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory) / "r.json"
+            path.write_text(json.dumps(good))
+            self.assertEqual(report.load(path), good)
+            row = good["rows"][0]
+            for bad, expected in (
+                    ([], "the result is [], expected an object"), ({}, "the result has no machine"),
+                    ({**good, "rows": {}}, "the result.rows is {}, expected a list"),
+                    ({**good, "rows": [7]}, "the result.rows[0] is 7, expected an object"),
+                    ({**good, "rows": [{**row, "seconds": "1"}]}, 'rows[0].seconds is "1", expected a number'),
+                    ({**good, "rows": [{**row, "ratio": None}]}, "rows[0].ratio is null, expected a number"),
+                    ({**good, "machine": "C"}, 'machine is "C", expected an object'),
+                    ({**good, "engines": {"torch": {}}}, "engines.torch has no title"),
+                    ({**good, "failed": ["iree"]}, "failed is [\"iree\"], expected an object"),
+                    ({**good, "failed": {"lama.cpp": "no"}}, "failed names 'lama.cpp'"),
+                    ({**good, "agreement": {"torch": 1}}, "agreement.torch is 1, expected a text")):
+                path.write_text(json.dumps(bad))
+                with self.subTest(expected), self.assertRaises(ValueError) as raised:
+                    report.load(path)
+                self.assertIn(f"cannot read '{path}': ", str(raised.exception))
+                self.assertIn(expected, str(raised.exception))
+            path.write_text("[" * 100000)
+            with self.assertRaisesRegex(ValueError, "cannot read"):
+                report.load(path)
 
     def test_update_document(self):
         with tempfile.TemporaryDirectory() as directory:

@@ -6,9 +6,11 @@ Rows of qwen2.5-0.5b with M = 37 are run, which load in a moment.
 import json
 import os
 import pathlib
+import signal
 import stat
 import subprocess
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -91,6 +93,49 @@ class Rows(unittest.TestCase):
             self.assertFalse(output.exists())
             self.assertEqual(list(modules.iterdir()), [])
 
+    def test_a_failing_compiler_may_say_nothing_or_write_nothing(self):
+        for script, message in (("exit 3", "error: prefill-opt ended with exit code 3 without a message\n"),
+                                ("exit 0", r"prefill-opt' ended well, but wrote no '")):
+            with self.subTest(script), tempfile.TemporaryDirectory() as scratch:
+                tools, modules = pathlib.Path(scratch) / "bin", pathlib.Path(scratch) / "modules"
+                tools.mkdir()
+                (tools / "prefill-translate").symlink_to(BIN / "prefill-translate")
+                (tools / "prefill-opt").write_text(f"#!/bin/sh\n{script}\n")
+                (tools / "prefill-opt").chmod(0o755)
+                result = bench("--filter", TINY, "--modules", modules, "--bin", tools)
+                self.assertEqual(result.returncode, 1)
+                self.assertIn(message, result.stderr)
+                self.assertEqual(list(modules.iterdir()), [])
+
+    def test_an_interrupted_run_leaves_nothing(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(number), tempfile.TemporaryDirectory() as scratch:
+                scratch = pathlib.Path(scratch)
+                tools, modules, started = scratch / "bin", scratch / "modules", scratch / "started"
+                tools.mkdir()
+                (tools / "prefill-translate").symlink_to(BIN / "prefill-translate")
+                # A compiler that has begun to write and takes for ever.
+                (tools / "prefill-opt").write_text(
+                    f"#!/bin/sh\nfor output; do :; done\necho half > \"$output\"\n"
+                    f"echo $$ > {started}.new; mv {started}.new {started}\nexec sleep 600\n")
+                (tools / "prefill-opt").chmod(0o755)
+                process = subprocess.Popen([BIN / "prefill-bench", "--filter", TINY, "--modules", modules, "--bin", tools,
+                                            "--json", scratch / "rows.json"], stdin=subprocess.DEVNULL,
+                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                deadline = time.monotonic() + 120
+                while not started.exists():
+                    self.assertIsNone(process.poll())
+                    self.assertLess(time.monotonic(), deadline)
+                    time.sleep(0.02)
+                self.assertTrue(any(modules.iterdir()))
+                process.send_signal(number)
+                process.communicate(timeout=60)
+                self.assertEqual(process.returncode, -number)
+                self.assertEqual(list(modules.iterdir()), [])
+                self.assertEqual(sorted(path.name for path in scratch.iterdir()), ["bin", "modules", "started"])
+                with self.assertRaises(ProcessLookupError):
+                    os.kill(int(started.read_text()), 0)
+
     @unittest.skipIf((os.cpu_count() or 1) < 2 or len(os.sched_getaffinity(0)) < 2, "needs two processors")
     def test_two_threads(self):
         output = self.directory / "two.json"
@@ -166,6 +211,29 @@ os.execv({str(BIN / "prefill-opt")!r}, ["prefill-opt"] + [a for a in sys.argv[1:
             self.assertEqual(written, [])
             self.assertIn("nothing beats it by more than 1 %", result.stdout)
 
+    def test_an_older_file_does_not_outlive_the_table(self):
+        self.tool("pass")
+        listed = bench("--tune", "--list", "--filter=tune/attention/(32|64)x256$").stdout
+        self.assertEqual(listed, "tune/attention/table\ntune/attention/32x256\ntune/attention/64x256\n")
+        probe = self.tune("--tune-threshold=0")  # to learn the file's name; whoever wins
+        self.assertEqual(probe.returncode, 0, probe.stderr)
+        found = list(self.cache.glob("prefill/tuning-*.json"))
+        if not found:
+            self.skipTest("the table won, which does not tell the name of the file")
+        [path] = found
+        older = json.loads(path.read_text())
+        for kept in ({}, {"gemm": {"block_m": 48, "block_n": 64}}):
+            with self.subTest(kept=kept):
+                path.write_text(json.dumps({**older, **kept}))
+                result = self.tune("--tune-threshold=100")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertIn("the compiler's table stands", result.stdout)
+                if kept:  # a section that was not timed
+                    self.assertEqual(json.loads(path.read_text()), {"machine": older["machine"], **kept})
+                else:
+                    self.assertFalse(path.exists())
+                    self.assertIn(f"removed what an earlier run wrote to {path}", result.stdout)
+
     def test_a_compiler_that_refuses_all_is_an_error(self):
         self.tool("""sys.exit("error: no tuning here")""")
         result = self.tune()
@@ -194,6 +262,7 @@ class CommandLine(unittest.TestCase):
         "unknown device": (["--device=abacus"], "'abacus'", "expected cpu"),
         "threshold": (["--tune", "--tune-threshold=much"], "--tune-threshold is 'much'", "per cent"),
         "two tasks": (["--tune", "--measure-machine"], "--tune", "--measure-machine"),
+        "list of no rows": (["--measure-machine", "--list"], "--list", "--measure-machine"),
         "rows of a task": (["--measure-machine", "--filter=gemm"], "--filter", "--measure-machine"),
     }
 

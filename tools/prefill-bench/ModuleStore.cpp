@@ -1,4 +1,5 @@
 #include "ModuleStore.h"
+#include "Interruption.h"
 #include "prefill/checkpoint/Quote.h"
 
 #include <cerrno>
@@ -6,14 +7,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
 #include <filesystem>
 #include <memory>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 using namespace prefill::bench;
 using prefill::rt::Error;
@@ -39,9 +36,10 @@ std::string errorLine(const std::string &text) {
   return error.empty() ? last : error;
 }
 
-/// Runs a program to its end; its standard error is part of the message when
-/// it fails.
-Result<void> runTool(const std::vector<std::string> &command) {
+/// Runs a program to its end, which writes `output`; its standard error is part
+/// of the message when it fails.
+Result<void> runTool(const std::vector<std::string> &command,
+                     const std::string &output) {
   std::vector<char *> arguments;
   for (const std::string &argument : command)
     arguments.push_back(const_cast<char *>(argument.c_str()));
@@ -56,46 +54,32 @@ Result<void> runTool(const std::vector<std::string> &command) {
                                                             std::fclose);
   if (!messages)
     return failure(std::strerror(errno));
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
-                                     O_RDONLY, 0);
-  ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null",
-                                     O_WRONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, ::fileno(messages.get()),
-                                     STDERR_FILENO);
-  pid_t child;
-  int spawned = ::posix_spawn(&child, command[0].c_str(), &actions, nullptr,
-                              arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (spawned != 0)
-    return failure(std::strerror(spawned));
   int status;
-  while (::waitpid(child, &status, 0) < 0)
-    if (errno != EINTR)
-      return failure(std::strerror(errno));
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-    return {};
+  if (int error = runToEnd(command[0].c_str(), arguments.data(),
+                           ::fileno(messages.get()), status))
+    return failure(std::strerror(error));
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+    if (::access(output.c_str(), F_OK) == 0)
+      return {};
+    return Error{ErrorCode::io,
+                 quote(command[0]) + " ended well, but wrote no " +
+                     quote(output) + ", expected the compiler's tool"};
+  }
 
   std::string text;
   std::rewind(messages.get());
   char block[4096];
   while (size_t count = std::fread(block, 1, sizeof block, messages.get()))
     text.append(block, count);
+  std::string line = errorLine(text);
   return Error{
       ErrorCode::io,
       name +
           (WIFEXITED(status)
                ? " ended with exit code " + std::to_string(WEXITSTATUS(status))
                : " was ended by signal " + std::to_string(WTERMSIG(status))) +
-          ": " + errorLine(text)};
+          (line.empty() ? " without a message" : ": " + line)};
 }
-
-/// Removes a file on every way out.
-struct TemporaryFile {
-  std::string path;
-  ~TemporaryFile() { ::unlink(path.c_str()); }
-};
 
 } // namespace
 
@@ -170,15 +154,16 @@ Result<std::string> ModuleStore::compile(const ModuleSpec &spec,
                        " was not made before, expected --bin DIR with the "
                        "compiler or --modules DIR with the module"};
   std::string suffix = "." + std::to_string(::getpid());
-  TemporaryFile model{path + suffix + ".mlir"}, module{path + suffix};
+  TemporaryFile model(path + suffix + ".mlir"), module(path + suffix);
   if (Result<void> ok =
           runTool({binaries + "/prefill-translate", "--synthesize",
                    spec.shape->name, "--layers", std::to_string(spec.layers),
-                   "--vocab", std::to_string(spec.vocab), "-o", model.path});
+                   "--vocab", std::to_string(spec.vocab), "-o", model.path()},
+                  model.path());
       !ok)
     return ok.takeError();
   std::vector<std::string> command = {binaries + "/prefill-opt",
-                                      model.path,
+                                      model.path(),
                                       "--compile",
                                       "--target=cpu",
                                       "--dtype=" + spec.dtype,
@@ -186,17 +171,17 @@ Result<std::string> ModuleStore::compile(const ModuleSpec &spec,
                                       "--max-seq=" +
                                           std::to_string(spec.maxSeq),
                                       "-o",
-                                      module.path};
+                                      module.path()};
   command.insert(command.end(), spec.options.begin(), spec.options.end());
   std::fprintf(stderr, "compiling %s\n", spec.fileName().c_str());
   auto start = std::chrono::steady_clock::now();
-  if (Result<void> ok = runTool(command); !ok)
+  if (Result<void> ok = runTool(command, module.path()); !ok)
     return ok.takeError();
   if (seconds)
     *seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
             .count();
-  if (std::rename(module.path.c_str(), path.c_str()) != 0)
+  if (std::rename(module.path().c_str(), path.c_str()) != 0)
     return Error{ErrorCode::io,
                  "cannot write " + quote(path) + ": " + std::strerror(errno)};
   return path;

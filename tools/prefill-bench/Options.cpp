@@ -116,6 +116,9 @@ Result<void> checkCombination(const Options &options) {
   if (options.tune && options.measureMachine)
     return usageError("both --tune and --measure-machine are given, expected "
                       "one");
+  if (options.list && options.measureMachine)
+    return usageError("--list names rows, and --measure-machine runs none, "
+                      "expected one of them");
   if (options.filter && options.measureMachine)
     return usageError("--filter chooses rows, and --measure-machine runs none, "
                       "expected one of them");
@@ -131,7 +134,7 @@ Times kernels and whole models beside what the machine can do at best, and print
 
 rows
   --filter=REGEX        rows whose name the expression (ECMAScript) finds a match in; without it all but the slow ones
-  --list                print the names, with what is left out without a filter, and end
+  --list                print the names, with what is left out without a filter, and end; with --tune the candidates
   --threads=N           threads of the kernels and of the probe (default 1). None is pinned: the process's affinity
                         holds, so use taskset to choose processors
   --rounds=N            timed runs of each row (default 9)

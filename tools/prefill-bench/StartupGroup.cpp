@@ -2,6 +2,7 @@
 // token, without and with the file of packed weights that the first start
 // leaves behind.
 #include "Group.h"
+#include "Interruption.h"
 #include "LoadedModel.h"
 #include "RandomCheckpoint.h"
 #include "core/TensorSource.h"
@@ -33,17 +34,13 @@ public:
       : device(std::move(device)), module(std::move(module)),
         checkpoint(std::move(checkpoint)), packed(this->checkpoint + ".packed"),
         compileSeconds(compileSeconds), chosenVariant(std::move(variant)) {}
-  ~StartupGroup() override {
-    std::error_code ignored;
-    std::filesystem::remove(packed, ignored);
-  }
 
   Peak peak(const Row &) const override { return Peak::firstStart; }
   const char *variant() const override { return chosenVariant.c_str(); }
 
   Result<Sample> run(const Row &) override {
     std::error_code ignored;
-    std::filesystem::remove(packed, ignored);
+    std::filesystem::remove(packed.path(), ignored);
     double first = 0, second = 0;
     for (double *seconds : {&first, &second})
       if (Result<void> ok = start(*seconds, seconds == &first); !ok)
@@ -64,12 +61,12 @@ private:
     auto source = rt::CheckpointSource::open(checkpoint, file.file());
     if (!source)
       return source.takeError();
-    auto cache = rt::WeightsCache::create(file, *source, packed);
+    auto cache = rt::WeightsCache::create(file, *source, packed.path());
     if (!cache)
       return cache.takeError();
     auto weights = cache->load(false, nullptr);
     if (weights && bool(*weights) == writes)
-      return Error{ErrorCode::io, "packed weights " + quote(packed) +
+      return Error{ErrorCode::io, "packed weights " + quote(packed.path()) +
                                       (writes ? " are there before the first"
                                               : " are not used by the second") +
                                       " start"};
@@ -94,7 +91,8 @@ private:
   }
 
   std::unique_ptr<rt::Device> device;
-  std::string module, checkpoint, packed;
+  std::string module, checkpoint;
+  TemporaryFile packed;
   double compileSeconds;
   std::string chosenVariant;
 };

@@ -5,6 +5,8 @@
 #include "Report.h"
 #include "Rows.h"
 
+#include <algorithm>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -256,6 +258,26 @@ std::string prefill::bench::tuningJson(const TuneCandidate *gemm,
     json["attention"] = {{"block_q", attention->first},
                          {"block_kv", attention->second}};
   return json.dump(1) + "\n";
+}
+
+std::string prefill::bench::updatedTuning(
+    const std::string &path, const std::vector<TuneCandidate> &candidates,
+    const TuneCandidate *gemm, const TuneCandidate *attention) {
+  nlohmann::ordered_json json =
+      nlohmann::ordered_json::parse(tuningJson(gemm, attention));
+  std::ifstream file(path);
+  nlohmann::ordered_json earlier = nlohmann::ordered_json::parse(
+      file, /*callback=*/nullptr, /*allow_exceptions=*/false);
+  if (earlier.is_object() && earlier.contains("machine") &&
+      earlier["machine"] == cpuSlug())
+    for (const char *section : {"gemm", "attention"}) {
+      bool timed = std::any_of(
+          candidates.begin(), candidates.end(),
+          [&](const TuneCandidate &c) { return c.section == section; });
+      if (!timed && earlier.contains(section))
+        json[section] = earlier[section];
+    }
+  return json.size() > 1 ? json.dump(1) + "\n" : ""; // more than the machine
 }
 
 std::string

@@ -62,6 +62,14 @@ Result<std::string> tuningFile();
 std::string tuningJson(const TuneCandidate *gemm,
                        const TuneCandidate *attention);
 
+/// What the file at `path` has to hold after a run: the winners of the sections
+/// that were timed, and of the others what it holds already. Empty when that is
+/// nothing.
+std::string updatedTuning(const std::string &path,
+                          const std::vector<TuneCandidate> &candidates,
+                          const TuneCandidate *gemm,
+                          const TuneCandidate *attention);
+
 } // namespace prefill::bench
 
 #endif // PREFILL_TOOLS_PREFILLBENCH_TUNE_H

@@ -1,6 +1,7 @@
 // prefill-bench: how near kernels and whole models come to the machine's peak.
 // See --help.
 #include "CudaRows.h"
+#include "Interruption.h"
 #include "Measure.h"
 #include "MeasureMachine.h"
 #include "ModuleStore.h"
@@ -74,6 +75,13 @@ bool isCuda(const std::string &device) {
   return device == "cuda" || device.starts_with("cuda:");
 }
 
+Result<void> list(const std::vector<TuneCandidate> &candidates) {
+  std::string text;
+  for (const TuneCandidate &candidate : candidates)
+    text += candidate.name() + "\n";
+  return print(text);
+}
+
 /// The device must be one that this build has.
 Result<void> checkDevice(const std::string &name) {
   if (name == "cpu" || isCuda(name))
@@ -141,6 +149,32 @@ Result<void> runCuda(const Options &options) {
   return finish(file, cudaJson(*all));
 }
 
+/// Puts the text into the file, or where there is none takes the file away.
+/// Tells whether a file was written or removed.
+Result<bool> replaceTuning(const std::string &path, const std::string &text) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  auto failure = [&](const char *what) {
+    return Error{ErrorCode::io, std::string("cannot ") + what + " " +
+                                    quote(path) + ": " + failed.message()};
+  };
+  if (text.empty()) {
+    bool removed = fs::remove(path, failed);
+    return failed ? Result<bool>(failure("remove")) : Result<bool>(removed);
+  }
+  fs::create_directories(fs::path(path).parent_path(), failed);
+  if (failed)
+    return failure("write");
+  Result<OutputFile> file = OutputFile::create(path);
+  if (!file)
+    return file.takeError();
+  if (Result<void> ok = file->write(text); !ok)
+    return ok.takeError();
+  if (Result<void> ok = file->commit(); !ok)
+    return ok.takeError();
+  return true;
+}
+
 Result<void> tune(std::vector<TuneCandidate> &candidates,
                   const Options &options, ModuleStore &store,
                   std::optional<OutputFile> &file) {
@@ -157,29 +191,23 @@ Result<void> tune(std::vector<TuneCandidate> &candidates,
   const TuneCandidate *gemm = winner(candidates, "gemm", options.tuneThreshold);
   const TuneCandidate *attention =
       winner(candidates, "attention", options.tuneThreshold);
-  if (gemm || attention) {
-    std::error_code failed;
-    std::filesystem::create_directories(
-        std::filesystem::path(*path).parent_path(), failed);
-    if (failed)
-      return Error{ErrorCode::io,
-                   "cannot write " + quote(*path) + ": " + failed.message()};
-    Result<OutputFile> tuning = OutputFile::create(*path);
-    if (!tuning)
-      return tuning.takeError();
-    if (Result<void> ok = tuning->write(tuningJson(gemm, attention)); !ok)
-      return ok;
-    if (Result<void> ok = tuning->commit(); !ok)
-      return ok;
+  // What an earlier run wrote about a section that was not timed now stays.
+  std::string text = updatedTuning(*path, candidates, gemm, attention);
+  Result<bool> changed = replaceTuning(*path, text);
+  if (!changed)
+    return changed.takeError();
+  std::string verdict;
+  if (!gemm && !attention) {
+    char threshold[32];
+    std::snprintf(threshold, sizeof threshold, "%g", options.tuneThreshold);
+    verdict = std::string("the compiler's table stands: nothing beats it by "
+                          "more than ") +
+              threshold + " %\n";
   }
-  char threshold[32];
-  std::snprintf(threshold, sizeof threshold, "%g", options.tuneThreshold);
-  std::string verdict =
-      gemm || attention
-          ? "written to " + *path + ", for prefill-opt --tuning\n"
-          : std::string("the compiler's table stands: nothing beats it by "
-                        "more than ") +
-                threshold + " %\n";
+  if (!text.empty())
+    verdict += "written to " + *path + ", for prefill-opt --tuning\n";
+  else if (*changed)
+    verdict += "removed what an earlier run wrote to " + *path + "\n";
   if (Result<void> ok = print(verdict); !ok)
     return ok;
   return finish(file, tuneToJson(candidates, options.threads));
@@ -204,6 +232,8 @@ Result<void> execute(const Options &options) {
     if (candidates.empty())
       return matchesNothing(*options.filter,
                             "a candidate like tune/gemm/64x128");
+    if (options.list)
+      return list(candidates);
   } else if (!options.measureMachine) {
     Result<std::vector<Row>> chosen = chooseRows(
         options.list && !options.filter ? std::optional<std::string>(".")
@@ -248,6 +278,7 @@ int main(int argc, char **argv) {
     if (!options)
       return fail(options.error());
     // Google Benchmark's own flags are not ours: it gets none.
+    watchForInterruption();
     int noArguments = 1;
     benchmark::Initialize(&noArguments, argv);
     Result<void> ok = options->help ? print(usage())

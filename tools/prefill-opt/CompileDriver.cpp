@@ -90,9 +90,8 @@ std::optional<int> parseKVLayout(StringRef value, CompileOptions &options) {
   options.kvLayout = layout.str();
   if (!value.contains(':'))
     return std::nullopt;
-  int64_t tokens = 0;
-  if (*known == KVLayout::PagedVNNI && !blockSize.getAsInteger(10, tokens) &&
-      tokens == KVCacheType::kVNNIPageTokens)
+  if (*known == KVLayout::PagedVNNI &&
+      blockSize == std::to_string(KVCacheType::kVNNIPageTokens))
     return std::nullopt;
   if (*known == KVLayout::PagedVNNI)
     return fail("--kv-layout block size is '" + blockSize + "', expected " +
@@ -155,13 +154,11 @@ std::optional<std::string> chooseAssembler(const DriverOptions &options) {
 }
 
 std::optional<int> readTuning(StringRef path, CompileOptions &options) {
-  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
-  if (!file)
-    return fail("cannot read '" + path + "': " + file.getError().message());
-  llvm::Expected<CpuTuning> tuning = parseCpuTuning((*file)->getBuffer());
+  if (path.empty())
+    return fail("--tuning is '', expected the name of a file");
+  llvm::Expected<CpuTuning> tuning = readCpuTuning(path);
   if (!tuning)
-    return fail("--tuning: '" + path +
-                "': " + llvm::toString(tuning.takeError()));
+    return fail("--tuning: " + llvm::toString(tuning.takeError()));
   options.tuning = *tuning;
   return std::nullopt;
 }

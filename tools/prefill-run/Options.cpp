@@ -3,16 +3,21 @@
 #include "prefill/checkpoint/Quote.h"
 
 #include <cctype>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <strings.h>
 #include <system_error>
+#include <unistd.h>
 #include <utility>
 
 using namespace prefill::run;
 using prefill::rt::Error;
 using prefill::rt::ErrorCode;
+using prefill::rt::followLinks;
 using prefill::rt::quote;
 using prefill::rt::Result;
 
@@ -82,6 +87,11 @@ Result<uint64_t> parseSeed(const char *name, const std::string &value) {
   return seed;
 }
 
+/// Somebody who writes OFF does not mean a file.
+bool isOff(const std::string &value) {
+  return value.size() == 3 && ::strcasecmp(value.c_str(), "off") == 0;
+}
+
 const std::vector<OptionRow> &optionTable() {
   constexpr int64_t maxTokens = std::numeric_limits<int32_t>::max();
   static const std::vector<OptionRow> table = {
@@ -99,7 +109,7 @@ const std::vector<OptionRow> &optionTable() {
          if (value.empty())
            return usageError(
                "--weights-cache is '', expected the name of a file, or off");
-         options.weightsCache = value;
+         options.weightsCache = isOff(value) ? "off" : value;
          return {};
        }},
       flag("--verify-weights-cache", &Options::verifyWeightsCache),
@@ -181,6 +191,28 @@ bool sameFile(const std::string &first, const std::string &second) {
   return !canonicalFirst.empty() && canonicalFirst == canonical(second);
 }
 
+/// A cache that somebody names is there or can be made.
+Result<void> checkWeightsCache(const std::string &path) {
+  auto refuse = [&](const std::string &reason) {
+    return usageError("--weights-cache is " + quote(path) + ": " + reason);
+  };
+  std::error_code ignored;
+  std::filesystem::path target = followLinks(path);
+  std::filesystem::file_status status =
+      std::filesystem::status(target, ignored);
+  if (std::filesystem::is_regular_file(status))
+    return {};
+  if (std::filesystem::exists(status))
+    return refuse("it is not a regular file, expected one or a new name");
+  std::string directory = target.parent_path().string();
+  if (directory.empty())
+    directory = ".";
+  if (::access((directory + "/.").c_str(), W_OK | X_OK) != 0)
+    return refuse("cannot make a file in directory " + quote(directory) + ": " +
+                  std::strerror(errno));
+  return {};
+}
+
 /// No output may replace another one or what the run reads.
 Result<void> checkOutputs(const Options &options) {
   std::vector<std::pair<std::string, std::string>> files = {
@@ -192,6 +224,8 @@ Result<void> checkOutputs(const Options &options) {
       return usageError("the module " + quote(options.module) +
                         " and --weights-cache name the same file, expected "
                         "two");
+    if (Result<void> ok = checkWeightsCache(*options.weightsCache); !ok)
+      return ok;
     files.emplace_back("--weights-cache", *options.weightsCache);
   } else if (options.weights && !options.weightsCache) {
     // Where the packed weights go when nobody says (weightsCachePlaces).

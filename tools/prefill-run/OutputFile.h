@@ -2,19 +2,17 @@
 #ifndef PREFILL_TOOLS_PREFILLRUN_OUTPUTFILE_H
 #define PREFILL_TOOLS_PREFILLRUN_OUTPUTFILE_H
 
-#include "prefill/checkpoint/Result.h"
+#include "prefill/checkpoint/NamelessFile.h"
 
 #include <cstdio>
+#include <memory>
 #include <string>
 
 namespace prefill::run {
 
-/// The file that opening `path` for writing would make or change: where its
-/// last part is a symbolic link, what that names, which need not exist.
-std::string followLinks(const std::string &path);
-
-/// Written under a temporary name in the same directory and renamed by
-/// commit(); a link to the file stays one; removed when it is never committed.
+/// A file that commit() puts in the place of what is there; nothing is left of
+/// it when it is never committed or the process ends before. A device or a pipe
+/// cannot be replaced and is written to at once.
 class OutputFile {
 public:
   /// Opening early tells before a long run that the place is not writable.
@@ -33,9 +31,10 @@ public:
 
 private:
   OutputFile() = default;
-  rt::Error failure(const char *action) const;
+  rt::Error failure() const;
 
-  std::string path, temporaryPath;
+  std::string path;
+  std::unique_ptr<rt::NamelessFile> nameless; ///< null: written to at once
   std::FILE *file = nullptr;
 };
 

@@ -244,10 +244,14 @@ Result<void> Run::saveWeightsCache() {
     status =
         prefill_weights_write_cache(weights.get(), Progress::report, &progress);
   }
-  if (status != PREFILL_OK)
-    std::fprintf(stderr,
-                 "warning: %s: the next start has to pack the weights again\n",
-                 prefill_last_error());
+  if (status == PREFILL_OK)
+    return {};
+  // At a place that somebody named it is an output like any other.
+  if (options.weightsCache)
+    return checked(status);
+  std::fprintf(stderr,
+               "warning: %s: the next start has to pack the weights again\n",
+               prefill_last_error());
   return {};
 }
 

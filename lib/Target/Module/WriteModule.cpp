@@ -404,8 +404,7 @@ mlir::prefill::writeModule(ArrayRef<ModulePlan> plans) {
     if (failed(writer.write()))
       return failure();
     // What a call needs is what the plan that computes least computes.
-    if (tables.empty() ||
-        writer.model.flops_per_token < module.flops_per_token)
+    if (tables.empty() || writer.model.flops_per_token < module.flops_per_token)
       module = std::move(writer.model);
     tables.push_back(std::move(writer.table));
   }

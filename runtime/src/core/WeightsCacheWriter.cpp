@@ -1,122 +1,16 @@
 // Writing the file of packed weights: complete or not at all.
 #include "core/WeightsCacheFile.h"
+#include "prefill/checkpoint/NamelessFile.h"
 #include "prefill/checkpoint/Quote.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <climits>
-#include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
-#include <filesystem>
 #include <memory>
-#include <sys/stat.h>
-#include <unistd.h>
 
 using namespace prefill;
 using namespace prefill::rt;
 
 namespace {
-
-/// A file that has no name until commit().
-class NamelessFile {
-public:
-  explicit NamelessFile(const std::string &path) : target(path) {
-    // A link stays one. What it names need not exist.
-    std::error_code ignored;
-    for (int links = 0;
-         links < 40 && std::filesystem::is_symlink(target, ignored); ++links) {
-      std::filesystem::path link =
-          std::filesystem::read_symlink(target, ignored);
-      target = link.is_absolute() ? link : target.parent_path() / link;
-    }
-    directory = target.has_parent_path() ? target.parent_path() : ".";
-  }
-  NamelessFile(const NamelessFile &) = delete;
-  NamelessFile &operator=(const NamelessFile &) = delete;
-  ~NamelessFile() {
-    if (!temporary.empty())
-      ::unlink(temporary.c_str());
-    if (descriptor >= 0)
-      ::close(descriptor);
-  }
-
-  /// Takes the space at once, so that a full disk is known before the work.
-  Result<void> create(uint64_t bytes) {
-    // Rename would put a file into the place of whatever is there.
-    struct stat status;
-    if (::stat(target.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
-      return fail("it is not a regular file");
-    // Vanishes with the process, even when that is killed.
-    descriptor =
-        ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
-    if (descriptor < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {
-      temporary = target.string() + ".XXXXXX";
-      descriptor = ::mkostemp(temporary.data(), O_CLOEXEC);
-      if (descriptor < 0)
-        temporary.clear();
-      else if (::fchmod(descriptor, 0644) != 0)
-        return fail(std::strerror(errno));
-    }
-    if (descriptor < 0)
-      return fail(std::strerror(errno));
-    // A filesystem without the call finds out while writing.
-    if (::fallocate(descriptor, 0, 0, static_cast<off_t>(bytes)) != 0 &&
-        errno != EOPNOTSUPP)
-      return fail(std::strerror(errno));
-    return {};
-  }
-
-  Result<void> writeAt(const std::byte *data, uint64_t size, uint64_t offset) {
-    while (size > 0) {
-      ssize_t count =
-          ::pwrite(descriptor, data, size, static_cast<off_t>(offset));
-      if (count < 0 && errno == EINTR)
-        continue;
-      if (count <= 0)
-        return fail(std::strerror(errno));
-      data += count;
-      size -= static_cast<uint64_t>(count);
-      offset += static_cast<uint64_t>(count);
-    }
-    return {};
-  }
-
-  Result<void> commit() {
-    if (::fsync(descriptor) != 0)
-      return fail(std::strerror(errno));
-    if (temporary.empty()) {
-      // linkat does not replace: the file gets a name of its own first, which
-      // two writers do not share.
-      std::string unnamed = "/proc/self/fd/" + std::to_string(descriptor);
-      for (int attempt = 0;; ++attempt) {
-        std::string name = target.string() + "." + std::to_string(::getpid()) +
-                           "-" + std::to_string(attempt);
-        if (::linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, name.c_str(),
-                     AT_SYMLINK_FOLLOW) == 0) {
-          temporary = name;
-          break;
-        }
-        if (errno != EEXIST || attempt == 1000)
-          return fail(std::strerror(errno));
-      }
-    }
-    if (::rename(temporary.c_str(), target.c_str()) != 0)
-      return fail(std::strerror(errno));
-    temporary.clear();
-    return {};
-  }
-
-private:
-  Error fail(const std::string &why) const {
-    return Error{ErrorCode::io,
-                 "cannot write " + quote(target.string()) + ": " + why};
-  }
-
-  std::filesystem::path target, directory;
-  std::string temporary;
-  int descriptor = -1;
-};
 
 /// Collects bytes at ascending offsets, gaps being zeros, and writes them in
 /// whole pieces of weightsCachePiece at multiples of it.
@@ -234,5 +128,5 @@ Result<void> prefill::rt::writeWeightsCache(
                          checksums.size() * sizeof(uint64_t), sizeof header);
       !ok)
     return ok;
-  return output.commit();
+  return output.commit(/*durable=*/true);
 }

@@ -621,10 +621,12 @@ TEST_F(CachedRun, SecondStartMapsWhatTheFirstWrote) {
 
 TEST_F(CachedRun, NothingIsKeptWhenNobodyWantsIt) {
   for (const char *options :
-       {"--weights-cache off", "--poison", "--poison --weights-cache=off"}) {
+       {"--weights-cache off", "--weights-cache=OFF", "--poison",
+        "--poison --weights-cache=off"}) {
     EXPECT_EQ(run(options), "");
     EXPECT_FALSE(fs::exists(cache)) << options;
   }
+  EXPECT_FALSE(fs::exists("OFF"));
   EXPECT_EQ(run(), "");
   EXPECT_EQ(run("--poison"), "");
   EXPECT_FALSE(used());
@@ -681,7 +683,7 @@ TEST_F(CachedRun, ANamedFile) {
   EXPECT_EQ(readFile(victim), before);
 }
 
-TEST_F(CachedRun, APlaceThatCannotBeWrittenIsAWarning) {
+TEST_F(CachedRun, ADefaultPlaceThatCannotBeWrittenIsAWarning) {
   fs::create_directory(directory.path() + "/home");
   std::string home = "XDG_CACHE_HOME=" + directory.path() + "/home ";
   // Beside the module nothing can be put: the user's directory takes it.
@@ -690,10 +692,21 @@ TEST_F(CachedRun, APlaceThatCannotBeWrittenIsAWarning) {
   EXPECT_EQ(filesIn(directory.path() + "/home/prefill").size(), 1u);
   run("", home);
   EXPECT_TRUE(used());
-  fs::remove(cache);
-  EXPECT_THAT(run("--weights-cache " + directory.path() + "/no/such"),
-              AllOf(StartsWith("warning: cannot write '"),
-                    HasSubstr("No such file or directory")));
+}
+
+TEST_F(CachedRun, ANamedPlaceThatCannotBeWrittenIsAnError) {
+  for (const auto &[place, reason] :
+       {std::pair<std::string, std::string>{
+            "/no/such", "cannot make a file in directory '" + directory.path() +
+                            "/no': No such file or directory"},
+        {"/model.pfm/x", "Not a directory"},
+        {"", "it is not a regular file, expected one or a new name"}}) {
+    auto [code, err] = execute("--weights-cache " + directory.path() + place);
+    EXPECT_EQ(code, 1) << place;
+    EXPECT_THAT(err, AllOf(StartsWith("error: --weights-cache is '" +
+                                      directory.path() + place + "': "),
+                           HasSubstr(reason)));
+  }
 }
 
 TEST_F(CachedRun, RefusesWhatMakesNoSense) {

@@ -1,0 +1,63 @@
+"""scripts/plot-bench: its tables, and what it says about files that prefill-bench did not write. Nothing is installed."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GEMM = {"name": "gemm/bf16/512x6144x4096", "ratio": 0.9, "spread": 0.01, "rounds": 9, "threads": 1, "onednn_ratio": 1.02}
+MODEL = {"name": "model/llama-3.2-1b/bf16/s512", "ratio": 0.91, "spread": 0.02, "rounds": 9, "threads": 1, "seconds": 4.7,
+         "gflops": 215.0, "probe_gflops": 236.0}
+
+
+class PlotBench(unittest.TestCase):
+    def setUp(self):
+        self.directory = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def run_on(self, content, *arguments):
+        path = self.directory / "rows.json"
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        # What it would install goes here.
+        return subprocess.run([sys.executable, ROOT / "scripts" / "plot-bench", path, *arguments], capture_output=True,
+                              text=True, env={**os.environ, "XDG_CACHE_HOME": str(self.directory / "cache")})
+
+    def test_tables(self):
+        result = self.run_on([GEMM, MODEL])
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn("| 6144x4096 | llama-3-8b qkv | 0.900 (1.02x) |", result.stdout)
+        self.assertIn("| `model/llama-3.2-1b/bf16/s512` | 1 | 0.910 | 2.0% | 215.0 GFLOP/s | 4700.0 | 9 |", result.stdout)
+
+    def test_rows_of_another_shape(self):
+        for content, expected in (
+                ("no JSON", "cannot read"), ("[" * 100000, "cannot read"), ({}, "is not a list of rows"),
+                ([7], "row 0 is 7, expected an object"), ([GEMM, {}], "row 1 has no name, expected name, ratio"),
+                ([{**GEMM, "name": 7}], "row 0 has name 7, expected a text"),
+                ([{**GEMM, "ratio": "fast"}], 'row 0 has ratio "fast", expected a number'),
+                ([{**GEMM, "ratio": None}], "row 0 has ratio null, expected a number"),
+                ([{**GEMM, "threads": []}], "row 0 has threads [], expected a whole number of at least 1"),
+                ([{**GEMM, "rounds": True}], "row 0 has rounds true, expected a whole number"),
+                ([{**GEMM, "onednn_ratio": "1"}], 'row 0 has onednn_ratio "1", expected a number'),
+                ([{**MODEL, "seconds": {}}], "row 0 has seconds {}, expected a number"),
+                ([{k: v for k, v in MODEL.items() if k != "gflops"}], "row 0 has no gflops"),
+                ([{**GEMM, "name": "startup/x/bf16"}], "row 0 has no seconds")):
+            with self.subTest(expected):
+                result = self.run_on(content)
+                self.assertEqual(result.returncode, 1)
+                self.assertEqual(result.stdout, "")
+                self.assertRegex(result.stderr, r"\Aerror: [^\n]+\n\Z")
+                self.assertIn(expected, result.stderr)
+
+    def test_nothing_to_plot_installs_nothing(self):
+        result = self.run_on([GEMM], "--svg", self.directory / "plot.svg")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("error: no model/ rows in the input", result.stderr)
+        self.assertFalse((self.directory / "cache").exists())
+        self.assertFalse((self.directory / "plot.svg").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
