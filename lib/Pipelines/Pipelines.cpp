@@ -34,7 +34,9 @@ constexpr Step kSteps[] = {
     {Level::Model, "canonicalize", nullptr, kRequired},
     {Level::Model, "prefill-verify-model", nullptr, kRequired},
 
-    {Level::Fused, "prefill-hoist-row-selection"},
+    // Kernels for CUDA have no form that selects rows yet.
+    {Level::Fused, "prefill-hoist-row-selection", nullptr, kOptional, kWhole,
+     Step::Cpu},
     {Level::Fused, "prefill-fold-scale"},
     {Level::Fused, "prefill-fuse-qkv-projection"},
     {Level::Fused, "prefill-fuse-gate-up"},

@@ -63,3 +63,7 @@ func.func @attention(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !prefill.bat
   %s = prefill.select_rows %b, %batch : tensor<?x64xbf16> -> tensor<?x64xbf16>
   return %r, %b, %s : tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?x64xbf16>
 }
+
+// The target without such kernels says so.
+// RUN: not prefill-opt %S/Inputs/decoder-bf16.mlir --prefill-hoist-row-selection --prefill-select-lowering-strategy=target=cuda:sm_80 2>&1 | FileCheck %s --check-prefix=CUDA
+// CUDA: 'prefill.attention' op has selected_rows; target cuda has no kernel for it (leave out prefill-hoist-row-selection)

@@ -31,6 +31,10 @@ public:
       return op->emitOpError("has softcap = ")
              << attention.getSoftcap()->convertToDouble()
              << "; target cuda has no kernel for it";
+    if (auto attention = dyn_cast<AttentionOp>(op);
+        attention && attention.getSelectedRows())
+      return op->emitOpError("has selected_rows; target cuda has no kernel for "
+                             "it (leave out prefill-hoist-row-selection)");
     for (Type type : op->getOperandTypes())
       if (auto cache = dyn_cast<KVCacheType>(type);
           cache && failed(refuseCache(op, cache)))
