@@ -248,7 +248,8 @@ TEST(Session, CountsTheFlopsOfTheVisiblePart) {
   run.prefill(makeTokens(5));
   EXPECT_EQ(prefill_session_flops(run.session), 5000u + 100 + 10 * 15 + 5);
   run.prefill(makeTokens(2), true);
-  EXPECT_EQ(prefill_session_flops(run.session), 2000u + 200 + 10 * (6 + 7) + 6 + 7);
+  EXPECT_EQ(prefill_session_flops(run.session),
+            2000u + 200 + 10 * (6 + 7) + 6 + 7);
 }
 
 TEST(Session, TimesEveryLaunch) {

@@ -620,9 +620,8 @@ TEST_F(CachedRun, SecondStartMapsWhatTheFirstWrote) {
 }
 
 TEST_F(CachedRun, NothingIsKeptWhenNobodyWantsIt) {
-  for (const char *options :
-       {"--weights-cache off", "--weights-cache=OFF", "--poison",
-        "--poison --weights-cache=off"}) {
+  for (const char *options : {"--weights-cache off", "--weights-cache=OFF",
+                              "--poison", "--poison --weights-cache=off"}) {
     EXPECT_EQ(run(options), "");
     EXPECT_FALSE(fs::exists(cache)) << options;
   }

@@ -20,10 +20,10 @@ struct CpuTuning {
   int64_t attentionBlockKv = 0; ///< a multiple of 32
 };
 
-/// Reads what `prefill-bench --tune` writes, a regular file: {"machine": "...", "gemm": {"block_m":
-/// 64, "block_n": 128}, "attention": {"block_q": 64, "block_kv": 256}}; every
-/// key may be absent. The error is one line that names the file, the key, its
-/// value and what was expected.
+/// Reads what `prefill-bench --tune` writes, a regular file: {"machine": "...",
+/// "gemm": {"block_m": 64, "block_n": 128}, "attention": {"block_q": 64,
+/// "block_kv": 256}}; every key may be absent. The error is one line that names
+/// the file, the key, its value and what was expected.
 llvm::Expected<CpuTuning> readCpuTuning(llvm::StringRef path);
 
 } // namespace mlir::prefill
