@@ -192,7 +192,12 @@ private:
     LaneMap lanes(b, columns.width / kChunkColumns, b.lane());
     int64_t warpStage = fragments * kMmaM;
     int64_t step = tile.warps() * lanes.rowsPerWarp;
-    Value ownRow = b.add(b.mul(b.warp(), lanes.rowsPerWarp), lanes.row);
+    // Lanes without a row go with the warp's first, for which a request touches
+    // nothing more.
+    Value inWarp = lanes.row;
+    if (lanes.hasIdle())
+      inWarp = b.select(b.less(inWarp, lanes.rowsPerWarp), inWarp, b.i32(0));
+    Value ownRow = b.add(b.mul(b.warp(), lanes.rowsPerWarp), inWarp);
     b.forLoop(b.i32(0), b.i32(stage.rows), step, [&](Value begin) {
       Value own = b.add(begin, ownRow);
       EpilogueEmitter::Row row;
