@@ -2,7 +2,7 @@
 
 Both are in bytes. `compulsory`: every input read once and every output written once; of a table (embedding, angles) and of
 a cache the rows that the call touches. `tile_traffic`: by site, the sectors of all requests as if nothing kept them; the
-sites that are not named are scalars of a row and angles.
+sites that are not named are scalars of a row and partial sums.
 """
 import dataclasses
 
@@ -116,12 +116,30 @@ def _gemm_traffic(kernel, call):
     return traffic
 
 
+def _angle_traffic(kernel, call):
+    """A row of a tile takes the angles of its position once for all heads in it, 16 bytes at a time: every sector twice."""
+    traffic = 0
+    for node in kernel.nodes:
+        if node.op != "rope":
+            continue
+        head_dim, columns = node.integer("head_dim"), node.result_columns
+        table = next(kernel.arguments[name] for name in node.operands if isinstance(kernel.arguments.get(name), Tensor)
+                     and kernel.arguments[name].element == "f32" and not kernel.arguments[name].is_dynamic)
+        if kernel.block_n % head_dim or table.columns % 16:
+            raise PlanError(f"kernel '{kernel.name}' has tiles of {kernel.block_n} columns over heads of {head_dim} and "
+                            f"{table.columns} angles, expected whole heads and halves of 8 angles")
+        traffic += _ceil_div(columns, kernel.block_n) * 2 * table.row_bytes * call.rows(kernel.domain)
+    return traffic
+
+
 def _sink_traffic(kernel, call):
     """Chunks of rows that an epilogue or rowwise body loads and stores."""
     rows = call.rows(kernel.domain)
     traffic = {}
     if loads := sum(kernel.arguments[name].row_bytes for name in _row_loads(kernel)) * rows:
         traffic["epilogue.load"] = loads
+    if angles := _angle_traffic(kernel, call):
+        traffic["epilogue.load_angle"] = angles
     sums = [node.results[0] for node in kernel.nodes if node.op == "row_sumsq"]
     yielded = kernel.nodes[-1].operands
     stored = sum(result.row_bytes for value, result in zip(yielded, kernel.results)

@@ -56,6 +56,20 @@ class Node:
     operands: list
     attributes: str
 
+    def integer(self, name):
+        """An attribute."""
+        match = re.search(rf"\b{name} = (\d+)", self.attributes)
+        if not match:
+            raise PlanError(f"prefill.{self.op} has no attribute '{name}'")
+        return int(match[1])
+
+    @property
+    def result_columns(self):
+        match = re.search(r"-> tensor<\?x(\d+)x", self.attributes)
+        if not match:
+            raise PlanError(f"prefill.{self.op} has no result of rows")
+        return int(match[1])
+
 
 @dataclasses.dataclass
 class Kernel:
