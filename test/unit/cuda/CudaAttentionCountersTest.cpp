@@ -2,6 +2,7 @@
 // counters.
 #include "CudaAttention.h"
 #include "prefill/Analysis/AttentionBlockRange.h"
+#include "prefill/Codegen/CUDA/AttentionTileTable.h"
 #include "gtest/gtest.h"
 
 using namespace prefill_test;
@@ -123,6 +124,22 @@ TEST(CudaAttentionCounters, Prompt1024) {
   AttentionProblem p = problemOf(128, 4, 32, 32);
   p.kvHeads = 1;
   p.setLayout("paged_nhd");
+  LaunchOptions options;
+  options.countOnly = true;
+  expectCounters(p, {{1024, 1024}}, options);
+}
+
+// The heads of llama-3-8b in the tile that the table gives them.
+TEST(CudaAttentionCounters, Llama8BPrompt1024) {
+  AttentionProblem p = problemOf(128, 4, 1, 1);
+  p.kvHeads = 8;
+  p.setLayout("paged_nhd");
+  AttentionHeads heads{128, 128, p.group, p.kvHeads};
+  llvm::Expected<CudaAttentionTile> tile =
+      cudaAttentionTile(*lookupCudaChip("sm_80"), heads, 1024);
+  ASSERT_TRUE(bool(tile));
+  p.blockQ = tile->blockQ;
+  p.blockKv = tile->blockKv;
   LaunchOptions options;
   options.countOnly = true;
   expectCounters(p, {{1024, 1024}}, options);
