@@ -159,6 +159,14 @@ const std::vector<OptionRow> &optionTable() {
       outputOption("--profile", &Options::profile),
       outputOption("--save-kv", &Options::saveKV),
       flag("--describe", &Options::describe),
+      {"--extract-code", true,
+       [](Options &options, const std::string &value) -> Result<void> {
+         if (value.empty())
+           return usageError(
+               "--extract-code is '', expected the name of a directory");
+         options.extractCode = value;
+         return {};
+       }},
       flag("--poison", &Options::poison),
       flag("--counters", &Options::counters),
       flag("--count-only", &Options::countOnly),
@@ -283,13 +291,18 @@ Result<void> checkCombination(const Options &options) {
   if (options.isa && options.device() != "cpu")
     return usageError("both --isa and --device " + quote(options.device()) +
                       " are given, expected --isa with --device cpu only");
-  if (options.describe) {
+  if (options.describe || options.extractCode) {
+    const char *name = options.describe ? "--describe" : "--extract-code";
+    if (options.describe && options.extractCode)
+      return usageError(
+          "both --describe and --extract-code are given, expected one");
     if (prompts || anyWeights || anyCache || options.decode || options.chunk ||
         options.logitsOut || options.saveKV || options.profile ||
         options.allLogits || options.poison || options.statsJson ||
         options.counters || options.countOnly || options.emulationSeed)
-      return usageError("--describe runs nothing, expected only --device, "
-                        "--isa and --threads beside it");
+      return usageError(std::string(name) +
+                        " runs nothing, expected only --device, --isa and "
+                        "--threads beside it");
     return {};
   }
   if (Result<void> ok = checkEmulation(options); !ok)
@@ -353,6 +366,7 @@ output
   --counters            on cuda-emu: traffic, sectors, bank conflicts of every launch, by kernel
   --count-only          on cuda-emu: counters without arithmetic, for models too large to emulate
   --describe            print the module: kernels, weights, buffers, plan; runs nothing
+  --extract-code DIR    write the kernels' code to DIR/TARGET-VARIANT.so, .cubin or .ptx; runs nothing
   --help, --version
 )";
 }

@@ -27,6 +27,7 @@ struct Options {
   bool counters = false, countOnly = false;
   std::optional<std::string> isa;
   std::optional<std::string> logitsOut, profile, saveKV;
+  std::optional<std::string> extractCode; ///< a directory
   bool allLogits = false, describe = false, poison = false, statsJson = false;
   bool help = false, version = false;
 };

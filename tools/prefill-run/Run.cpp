@@ -1,6 +1,7 @@
 #include "Run.h"
 #include "CountersTable.h"
 #include "Describe.h"
+#include "ExtractCode.h"
 #include "NpyFile.h"
 #include "Progress.h"
 #include "StandardStreams.h"
@@ -39,8 +40,8 @@ int32_t argmax(const float *row, int64_t count) {
 
 Result<void> Run::execute() {
   Result<void> loaded = loadModule();
-  if (options.describe)
-    return printDescription(std::move(loaded));
+  if (options.describe || options.extractCode)
+    return printModule(std::move(loaded));
   if (!loaded)
     return loaded;
   for (auto step :
@@ -83,18 +84,20 @@ Result<void> Run::loadModule() {
   return {};
 }
 
-Result<void> Run::printDescription(Result<void> loaded) {
+Result<void> Run::printModule(Result<void> loaded) {
   std::string chosen;
   if (loaded)
     chosen = options.device().substr(0, options.device().find(':')) + ":" +
              record.variant;
-  // A module without code for this machine can be described all the same,
+  // A module without code for this machine can be looked into all the same,
   // unless a device was asked for: the code is looked for once everything else
   // has been verified.
   else if (!device || options.deviceName || options.isa ||
            loaded.error().code != ErrorCode::unsupported)
     return loaded;
-  Result<std::string> text = describe(options.module, chosen);
+  Result<std::string> text =
+      options.describe ? describe(options.module, chosen)
+                       : extractCode(options.module, *options.extractCode);
   if (!text)
     return text.takeError();
   return print(*text);

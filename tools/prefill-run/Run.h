@@ -47,7 +47,8 @@ private:
   /// Never fails: without a cache the next start takes longer.
   rt::Result<void> saveWeightsCache();
   rt::Result<void> writeCache();
-  rt::Result<void> printDescription(rt::Result<void> loaded);
+  /// --describe and --extract-code.
+  rt::Result<void> printModule(rt::Result<void> loaded);
   /// The tokens that were decoded, or the likeliest next ones.
   std::string continuation() const;
 
