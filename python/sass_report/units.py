@@ -74,8 +74,13 @@ class LoopReport:
     issue: int
 
     @property
+    def units(self):
+        """The busiest first."""
+        return sorted(self.cycles, key=self.cycles.get, reverse=True)
+
+    @property
     def bound(self):
-        return max(self.cycles, key=self.cycles.get)
+        return self.units[0]
 
     @property
     def matrix_share(self):
