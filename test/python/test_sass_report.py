@@ -1,12 +1,15 @@
-"""scripts/sass-report: loops, units and rates, on machine code in nvdisasm's form. nvdisasm itself is not needed."""
+"""scripts/sass-report: loops, units and rates, on machine code in nvdisasm's form; docs/sass.md where the tools are at hand."""
 import json
+import os
 import pathlib
+import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
-from sass_report import disassembly, loops, report, units  # noqa: E402
+from sass_report import disassembly, docs, loops, report, shipped, units  # noqa: E402
 
 
 def kernel(*lines, chip=(8, 0)):
@@ -66,14 +69,92 @@ class Units(unittest.TestCase):
 
 class Report(unittest.TestCase):
     def test_table(self):
-        text = report.markdown(report.rows_of([kernel(*INNER, "BRA 0x0")]))
-        self.assertIn("| `k` | sm_80 | 0 | 2 | 1 | 1 | 1 | 1 | 1 | 0 | 1 | 8 | 16 | shared (32) | 0.50 |", text)
+        text = report.markdown(report.rows_of([("a k", kernel(*INNER, "BRA 0x0"))]))
+        self.assertIn("| `a k` | sm_80 | 0 | 2 | 1 | 1 | 1 | 1 | 1 | 0 | 1 | 8 | 16 | shared (32) | global (32) | 0.50 |", text)
         columns = {line.count("|") for line in text.splitlines()}
         self.assertEqual(len(columns), 1, text)
 
     def test_chip_without_rates(self):
         with self.assertRaisesRegex(ValueError, "sm_75, expected one of sm_80"):
-            report.rows_of([kernel(*INNER, chip=(7, 5))])
+            report.rows_of([("k", kernel(*INNER, chip=(7, 5)))])
+
+
+class Docs(unittest.TestCase):
+    def page(self, between):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        page = pathlib.Path(directory.name) / "sass.md"
+        page.write_text("before\n" + docs.BEGIN + between + docs.END + "after\n")
+        return page
+
+    def test_update_leaves_the_rest(self):
+        page = self.page("old\n")
+        docs.update("a\nb\n", page)
+        self.assertEqual(page.read_text(), "before\n" + docs.BEGIN + "a\nb\n" + docs.END + "after\n")
+        self.assertIsNone(docs.difference("a\nb\n", page))
+
+    def test_first_difference(self):
+        page = self.page("a\nb\nc\n")
+        self.assertIn("sass.md has 'b', expected 'x'", docs.difference("a\nx\ny\n", page))
+        self.assertIn("sass.md has 'c', expected 'nothing'", docs.difference("a\nb\n", page))
+        self.assertIn("sass.md has 'nothing', expected 'd'", docs.difference("a\nb\nc\nd\n", page))
+
+    def test_page_without_markers(self):
+        page = self.page("")
+        page.write_text("no table")
+        with self.assertRaisesRegex(ValueError, "sass.md has no place for the table, expected the lines"):
+            docs.difference("", page)
+
+
+class Shipped(unittest.TestCase):
+    def test_spills(self):
+        line = "kernel=attention chip=sm_90 registers=255 spill_bytes={} shared_bytes=8 occupancy=0.125\n"
+        shipped.verify_spills("m", "kernels\n" + line.format(0))
+        with self.assertRaisesRegex(RuntimeError, "kernel attention of m spills 8 bytes on sm_90, expected 0"):
+            shipped.verify_spills("m", line.format(0) + line.format(8))
+        with self.assertRaisesRegex(RuntimeError, "lists no kernel of m"):
+            shipped.verify_spills("m", "")
+
+    def test_missing_tools(self):
+        with self.assertRaisesRegex(RuntimeError, "nowhere/prefill-translate is no program"):
+            list(shipped.kernels_of(pathlib.Path("/nowhere")))
+
+    def test_docs_are_up_to_date(self):
+        """The whole of it, for the version of ptxas that made the page."""
+        tools = os.environ.get("PREFILL_BIN")
+        cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "prefill/sass-report"
+        if not tools:
+            self.skipTest("PREFILL_BIN is not set")
+        if not shipped.find_assembler():
+            self.skipTest("no ptxas")
+        if not (cache / "installed").is_file():
+            self.skipTest(f"no nvdisasm in {cache} (scripts/sass-report installs it)")
+        version = shipped.assembler_version()
+        if f"Assembled by ptxas {version}." not in docs.split()[1]:
+            self.skipTest(f"ptxas is {version}, docs/sass.md is of another")
+        result = subprocess.run([ROOT / "scripts/sass-report", "--shipped", "--check", "--bin", tools], stdin=subprocess.DEVNULL,
+                                capture_output=True, text=True)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+
+class CommandLine(unittest.TestCase):
+    def refusal(self, *arguments):
+        result = subprocess.run([sys.executable, "-m", "sass_report", *arguments], stdin=subprocess.DEVNULL, capture_output=True,
+                                text=True, cwd=ROOT, env=dict(os.environ, PYTHONPATH=str(ROOT / "python")))
+        self.assertEqual(result.returncode, 1, result.stdout)
+        return result.stderr
+
+    def test_refusals(self):
+        for arguments, message in {(): "expected cubins, or --shipped, and not both",
+                                   ("--shipped", "a.cubin"): "expected cubins, or --shipped, and not both",
+                                   ("a.cubin", "--check"): "--check is for --shipped",
+                                   ("a.cubin", "--bin", "b"): "--bin is for --shipped",
+                                   ("--shipped", "--check", "--update-docs"): "not allowed with argument"}.items():
+            with self.subTest(arguments):
+                refusal = self.refusal(*arguments)
+                self.assertTrue(refusal.startswith("error: "), refusal)
+                self.assertIn(message, refusal)
+                self.assertEqual(refusal.count("\n"), 1, refusal)
 
 
 if __name__ == "__main__":
