@@ -173,24 +173,27 @@ static llvm::SmallVector<int64_t> widthsFor(const GemmColumns &columns) {
 }
 
 std::optional<GemmTile> prefill::selectGemmTile(const CudaChip &chip,
-                                                int64_t rows, int64_t k,
+                                                llvm::ArrayRef<int64_t> rows,
+                                                int64_t k,
                                                 const GemmColumns &columns) {
   int64_t total =
       std::accumulate(columns.parts.begin(), columns.parts.end(), int64_t(0));
-  std::optional<GemmTile> best;
-  double bestTime = 0;
+  llvm::SmallVector<GemmTile> tiles;
   for (int64_t blockM : kHeightList)
-    for (int64_t width : widthsFor(columns)) {
-      std::optional<GemmTile> tile = gemmTile(chip, blockM, width);
-      if (!tile)
-        continue;
-      double time = estimatedGemmCycles(chip, *tile, rows, total, k);
-      if (!best || time < bestTime) {
-        best = tile;
-        bestTime = time;
-      }
-    }
-  return best;
+    for (int64_t width : widthsFor(columns))
+      if (std::optional<GemmTile> tile = gemmTile(chip, blockM, width))
+        tiles.push_back(*tile);
+  llvm::SmallVector<double> relative(tiles.size(), 0.0);
+  for (int64_t count : rows) {
+    auto cycles = llvm::map_to_vector(tiles, [&](const GemmTile &tile) {
+      return estimatedGemmCycles(chip, tile, count, total, k);
+    });
+    for (size_t i = 0; i < tiles.size(); ++i)
+      relative[i] += cycles[i] / *llvm::min_element(cycles);
+  }
+  if (tiles.empty())
+    return std::nullopt;
+  return tiles[size_t(llvm::min_element(relative) - relative.begin())];
 }
 
 std::optional<GemmTile> prefill::smallestGemmTile(const CudaChip &chip,

@@ -61,7 +61,34 @@ public:
     FragmentReader readB(b, tileB, FragmentReader::Operand::B, lane,
                          b.mul(warpN, tile.warpColumns));
 
-    int64_t sums = tile.warpRows * tile.warpColumns / kWarpThreads;
+    int64_t fragments = tile.warpRows / kMmaM;
+    auto all = [&] { return runSteps(readA, readB, fragments); };
+    if (fragments == 1)
+      return all();
+    // A few rows, as when decoding: other rows of fragments are zeros, and the
+    // weight's bytes are not to wait for their multiplication.
+    Value few = b.less(operands.rowCount, kMmaM + 1);
+    auto branch =
+        scf::IfOp::create(b, SmallVector<Type>(numSums(), b.getF32Type()), few,
+                          /*addThenBlock=*/true, /*addElseBlock=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToEnd(branch.thenBlock());
+    scf::YieldOp::create(b, runSteps(readA, readB, 1));
+    b.setInsertionPointToEnd(branch.elseBlock());
+    scf::YieldOp::create(b, all());
+    return SmallVector<Value>(branch.getResults());
+  }
+
+private:
+  int64_t numSums() const {
+    return tile.warpRows * tile.warpColumns / kWarpThreads;
+  }
+
+  /// All of K for the first `fragments` rows of fragments; the others' sums are
+  /// zeros.
+  SmallVector<Value> runSteps(const FragmentReader &readA,
+                              const FragmentReader &readB, int64_t fragments) {
+    int64_t sums = fragments * (tile.warpColumns / kMmaN) * 4;
     SmallVector<Value> carried = b.zeros(sums);
     // The stages that are multiplied and filled, as byte offsets.
     carried.push_back(b.i32(0));
@@ -76,16 +103,16 @@ public:
           b.ifThen(b.less(next, steps), [&] { copyStage(next, write); });
           b.commitGroup();
           SmallVector<Value> results =
-              multiply(readA, readB, read, values.take_front(sums));
+              multiply(readA, readB, read, values.take_front(sums), fragments);
           results.push_back(nextStage(read));
           results.push_back(nextStage(write));
           return results;
         });
     carried.truncate(sums);
+    llvm::append_range(carried, b.zeros(numSums() - sums));
     return carried;
   }
 
-private:
   /// This thread's first piece at k = 0.
   Value source(Value base, Value firstRow, const AsyncTileCopy &copy) {
     const AsyncTileCopy::Piece &piece = copy.pieces().front();
@@ -136,15 +163,15 @@ private:
 
   SmallVector<Value> multiply(const FragmentReader &readA,
                               const FragmentReader &readB, Value stage,
-                              ValueRange sums) {
+                              ValueRange sums, int64_t fragments) {
     SmallVector<Value> results(sums);
     Value stageA = b.pointer(window, stage);
     Value stageB = b.pointer(stageA, tileA.bytes());
     int64_t tilesN = tile.warpColumns / kMmaN;
     for (int64_t step = 0; step < tile.blockK / kMmaK; ++step) {
       SmallVector<SmallVector<Value>> a, columns;
-      for (int64_t row = 0; row < tile.warpRows; row += kMmaM)
-        a.push_back(readA.load(b, stageA, row, step, "gemm.read_a"));
+      for (int64_t i = 0; i < fragments; ++i)
+        a.push_back(readA.load(b, stageA, i * kMmaM, step, "gemm.read_a"));
       for (int64_t column = 0; column < tile.warpColumns; column += 2 * kMmaN)
         columns.push_back(readB.load(b, stageB, column, step, "gemm.read_b"));
       for (auto [i, words] : llvm::enumerate(a))

@@ -76,7 +76,8 @@ TEST_P(GemmTest, TilesAndTheirEdges) {
     ASSERT_TRUE(kernel.ok());
     DeviceMatrix w = DeviceMatrix(c.n, c.k, element()).randomize(1);
     uint64_t seed = 0;
-    for (int64_t rows : {int64_t(1), c.blockM - 1, c.blockM, c.blockM + 1}) {
+    for (int64_t rows : {int64_t(1), int64_t(16), int64_t(17), c.blockM - 1,
+                         c.blockM, c.blockM + 1}) {
       DeviceMatrix x =
           DeviceMatrix(rows, c.k, element()).randomize(uint64_t(rows));
       DeviceMatrix out(rows, c.n, Element::F32);
@@ -123,6 +124,17 @@ TEST_P(GemmTest, RowsDoNotDependOnTheirNeighboursOrTheTile) {
     for (int64_t r = 0; r < 66; ++r)
       for (int64_t n = 0; n < 96; ++n)
         ASSERT_EQ(out.at(r, n), reference.at(r, n)) << r << " " << n;
+    // A few rows alone are multiplied in a loop of their own.
+    DeviceMatrix few(9, 128, element()), fewOut(9, 96, Element::F32);
+    std::copy_n(x.values.begin(), few.values.size(), few.values.begin());
+    LaunchCounters counters = run(kernel, few, w, fewOut, 2);
+    for (int64_t r = 0; r < 9; ++r)
+      for (int64_t n = 0; n < 96; ++n)
+        ASSERT_EQ(fewOut.at(r, n), reference.at(r, n)) << r << " " << n;
+    // Of each warp 16 rows, whatever the tile's height.
+    int64_t warpsM = c.blockM >= 64 ? 2 : 1;
+    EXPECT_EQ(counters.matrixInstructions,
+              uint64_t(warpsM * 96 / 8 * 128 / 16));
   }
 }
 

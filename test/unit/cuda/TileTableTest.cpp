@@ -73,8 +73,8 @@ TEST(GemmTiles, CutNeitherHeadsNorPartsNorRuns) {
             Case{{72, 24, 24}, 24, 0}, Case{{120, 40, 40}, 40, 0},
             Case{{160, 80, 80}, 80, 0}, Case{{28672}, 0, 32},
             Case{{192, 64}, 0, 0}, Case{{72, 40}, 0, 0}, Case{{131}, 0, 0}}) {
-        std::optional<GemmTile> tile =
-            selectGemmTile(chip, rows, 4096, {c.parts, c.unit, c.granularity});
+        std::optional<GemmTile> tile = selectGemmTile(
+            chip, {rows, 2048}, 4096, {c.parts, c.unit, c.granularity});
         ASSERT_TRUE(tile) << c.parts[0];
         if (c.parts.size() > 1)
           for (int64_t part : c.parts)
@@ -87,7 +87,7 @@ TEST(GemmTiles, CutNeitherHeadsNorPartsNorRuns) {
     }
   // No width holds such a head.
   const int64_t wide[] = {264, 264};
-  EXPECT_FALSE(selectGemmTile(chip("sm_80"), 128, 64, {wide, 264, 0}));
+  EXPECT_FALSE(selectGemmTile(chip("sm_80"), {128}, 64, {wide, 264, 0}));
 }
 
 // S14: a few rows take low tiles, so that more than a few SMs work; many rows
@@ -96,11 +96,11 @@ TEST(GemmTiles, FollowTheRowCount) {
   const CudaChip &a100 = chip("sm_80");
   const int64_t parts[] = {4096};
   GemmColumns square{parts, 0, 0};
-  EXPECT_EQ(selectGemmTile(a100, 1, 4096, square)->blockM, 16);
-  EXPECT_EQ(selectGemmTile(a100, 8192, 4096, square)->blockM, 128);
+  EXPECT_EQ(selectGemmTile(a100, {1}, 4096, square)->blockM, 16);
+  EXPECT_EQ(selectGemmTile(a100, {8192}, 4096, square)->blockM, 128);
   // A tile that is chosen is not worse than any other of its width.
   for (int64_t rows : {1, 64, 300, 512, 2048}) {
-    GemmTile best = *selectGemmTile(a100, rows, 4096, square);
+    GemmTile best = *selectGemmTile(a100, {rows}, 4096, square);
     double least = estimatedGemmCycles(a100, best, rows, 4096, 4096);
     for (int64_t height : gemmBlockHeights())
       for (int64_t width : {32, 64, 96, 128, 192, 256})

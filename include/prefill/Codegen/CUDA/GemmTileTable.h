@@ -46,10 +46,12 @@ struct GemmColumns {
   int64_t granularity = 0; // interleaved runs of which a tile takes pairs
 };
 
-/// The tile with the least estimated time for `rows` rows: full waves of tiles
-/// that use the tensor cores well. nullopt where no width fits.
-std::optional<GemmTile> selectGemmTile(const CudaChip &chip, int64_t rows,
-                                       int64_t k, const GemmColumns &columns);
+/// The tile that is best over several row counts: the sum of its estimated
+/// times, each over the least that a tile takes for that count, is the lowest.
+/// A plan has one tile for every prompt. nullopt where no width fits.
+std::optional<GemmTile> selectGemmTile(const CudaChip &chip,
+                                       llvm::ArrayRef<int64_t> rows, int64_t k,
+                                       const GemmColumns &columns);
 /// The smallest tile that the columns allow: what tiling is compared against.
 std::optional<GemmTile> smallestGemmTile(const CudaChip &chip,
                                          const GemmColumns &columns);

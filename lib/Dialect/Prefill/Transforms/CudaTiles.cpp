@@ -16,12 +16,12 @@ constexpr int64_t kChunk = 8;
 /// Rows of a rowwise op's block: one for each of its warps.
 constexpr int64_t kRowwiseBlockM = 4;
 /// Rows of logits that tiles are chosen for: those of a small batch.
-constexpr int64_t kLogitRows = 16;
+constexpr int64_t kLogitRows[] = {1, 16};
 
 class CudaTiles : public TargetTiles {
 public:
-  CudaTiles(const CudaChip &chip, int64_t rows, bool plain)
-      : chip(chip), rows(rows), plain(plain) {}
+  CudaTiles(const CudaChip &chip, ArrayRef<int64_t> rows, bool plain)
+      : chip(chip), rows(rows.begin(), rows.end()), plain(plain) {}
 
   StringRef name() const override { return "cuda"; }
 
@@ -60,11 +60,12 @@ public:
     GemmColumns columns{demands.parts, demands.unit, demands.granularity};
     int64_t k = cast<ShapedType>(op.getInput().getType()).getDimSize(1);
     // Logits are asked for one row of each sequence.
-    int64_t count =
-        demands.domain == RowDomain::Logits ? std::min(rows, kLogitRows) : rows;
+    ArrayRef<int64_t> counts = rows;
+    if (demands.domain == RowDomain::Logits)
+      counts = kLogitRows;
     std::optional<GemmTile> tile =
         plain ? smallestGemmTile(chip, columns)
-              : selectGemmTile(chip, count, k, columns);
+              : selectGemmTile(chip, counts, k, columns);
     if (!tile)
       return noTileWidth(op, demands, name());
     if (!plain)
@@ -92,7 +93,7 @@ public:
     heads.causal = op.getCausal();
     heads.slidingWindow = op.getSlidingWindow().value_or(0);
     llvm::Expected<CudaAttentionTile> tile =
-        cudaAttentionTile(chip, heads, rows, plain);
+        cudaAttentionTile(chip, heads, kAttentionTargetSeqlen, plain);
     if (!tile)
       return op.emitOpError("has no tile: ")
              << llvm::toString(tile.takeError());
@@ -115,13 +116,14 @@ private:
   }
 
   const CudaChip &chip;
-  int64_t rows;
+  SmallVector<int64_t> rows;
   bool plain;
 };
 
 } // namespace
 
-std::unique_ptr<TargetTiles>
-prefill::createCudaTiles(const CudaChip &chip, int64_t rows, bool plain) {
+std::unique_ptr<TargetTiles> prefill::createCudaTiles(const CudaChip &chip,
+                                                      ArrayRef<int64_t> rows,
+                                                      bool plain) {
   return std::make_unique<CudaTiles>(chip, rows, plain);
 }

@@ -13,6 +13,9 @@ namespace mlir::prefill {
 using namespace mlir;
 using namespace mlir::prefill;
 
+/// Rows that a CUDA chip's tiles are chosen for: short and long prompts.
+static constexpr int64_t kPromptRows[] = {512, 2048, 8192};
+
 namespace {
 
 constexpr StringLiteral kLMHead = "lm_head", kFinalNorm = "final_norm";
@@ -128,8 +131,12 @@ std::unique_ptr<TargetTiles> SelectLoweringStrategyPass::createTiles() {
         {l1, l2, l3},
         {gemmBlockM, gemmBlockN, attentionBlockQ, attentionBlockKv}, plain);
   if (name.consume_front("cuda:"))
-    if (const CudaChip *chip = lookupCudaChip(name))
-      return createCudaTiles(*chip, rows, plain);
+    if (const CudaChip *chip = lookupCudaChip(name)) {
+      SmallVector<int64_t> counts(rows.begin(), rows.end());
+      if (counts.empty())
+        llvm::append_range(counts, kPromptRows);
+      return createCudaTiles(*chip, counts, plain);
+    }
   std::string valid = "cpu";
   for (const CudaChip &chip : cudaChips())
     valid += (", cuda:" + chip.name).str();

@@ -46,9 +46,9 @@ public:
 
 std::unique_ptr<TargetTiles>
 createCpuTiles(const CpuCaches &caches, const CpuTuning &tuning, bool plain);
-/// `rows`: the row count that tiles are chosen for.
-std::unique_ptr<TargetTiles> createCudaTiles(const CudaChip &chip, int64_t rows,
-                                             bool plain);
+/// `rows`: the row counts that tiles are chosen for.
+std::unique_ptr<TargetTiles>
+createCudaTiles(const CudaChip &chip, ArrayRef<int64_t> rows, bool plain);
 
 /// The error of an op for which no width fits.
 InFlightDiagnostic noTileWidth(Operation *op, const ColumnDemands &demands,

@@ -440,7 +440,7 @@ def SelectLoweringStrategyPass : Pass<"prefill-select-lowering-strategy", "::mli
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"", "target whose tile sizes are used: cpu, or cuda: and a chip">,
-    Option<"rows", "rows", "int64_t", "2048", "row count that a CUDA chip's tiles are chosen for">,
+    ListOption<"rows", "rows", "int64_t", "row counts that a CUDA chip's tiles are chosen for; without any 512, 2048 and 8192">,
     Option<"plain", "plain", "bool", "false", "smallest tiles, one kernel for every op: the baseline">,
     Option<"l1", "l1", "int64_t", "32768", "bytes of a core's first-level data cache">,
     Option<"l2", "l2", "int64_t", "1048576", "bytes of a core's second-level cache">,
