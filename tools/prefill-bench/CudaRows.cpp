@@ -104,8 +104,9 @@ std::optional<Described> describe(const LoadedModel &model, uint32_t index,
     row.name = "attention/" + dtype + "/d" +
                std::to_string(file.kv_cache()->head_dim_qk()) + "/s" +
                std::to_string(tokens);
-    row.flops = double(file.attention_flops_per_pair()) / file.num_layers() *
-                tokens * (tokens + 1) / 2;
+    row.flops = double(file.attention_flops_per_pair() +
+                       file.attention_flops_per_logit_pair()) /
+                file.num_layers() * tokens * (tokens + 1) / 2;
   } else {
     row.name =
         "rowwise/" + dtype + "/" + row.launch + "/" + std::to_string(tokens);
