@@ -261,33 +261,35 @@ TEST_P(AttentionKernel, OneLoopGivesTheSameBits) {
 // for, twice too, and nothing else.
 TEST_P(AttentionKernel, SelectedRowsHaveTheBitsThatTheyHaveAmongAll) {
   std::vector<Sequence> batch{{129, 129}, {1, 77, 2}, {0, 9, 4}, {60, 190, 3}};
-  for (Form form : {Form::Specialized, Form::OneLoop, Form::Plain})
-    for (int64_t window : {0, 50}) {
-      AttentionConfig c = config();
-      c.form = form;
-      c.window = window;
-      AttentionConfig selecting = c;
-      selecting.selectedRows = true;
-      int64_t columns = c.heads() * c.headDimV;
-      std::vector<Bits> all = AttentionCase(c).run(batch, 3).bits;
-      for (const std::vector<int32_t> &selection :
-           {std::vector<int32_t>{128, 129, 189},
-            {0},
-            {189, 31, 32, 31, 70, 63, 64},
-            {130},
-            {}}) {
-        std::vector<Bits> expected;
-        for (int32_t row : selection)
-          expected.insert(expected.end(), all.begin() + row * columns,
-                          all.begin() + (row + 1) * columns);
-        EXPECT_EQ(AttentionCase(selecting).run(batch, 3, selection).bits,
-                  expected)
-            << selecting.describe();
-      }
-      std::vector<int32_t> every(190);
-      std::iota(every.begin(), every.end(), 0);
-      EXPECT_EQ(AttentionCase(selecting).run(batch, 3, every).bits, all);
+  for (auto [form, window] : {std::pair<Form, int64_t>{Form::Specialized, 0},
+                              {Form::Specialized, 50},
+                              {Form::OneLoop, 0},
+                              {Form::Plain, 0}}) {
+    AttentionConfig c = config();
+    c.form = form;
+    c.window = window;
+    AttentionConfig selecting = c;
+    selecting.selectedRows = true;
+    int64_t columns = c.heads() * c.headDimV;
+    std::vector<Bits> all = AttentionCase(c).run(batch, 3).bits;
+    for (const std::vector<int32_t> &selection :
+         {std::vector<int32_t>{128, 129, 189},
+          {0},
+          {189, 31, 32, 31, 70, 63, 64},
+          {130},
+          {}}) {
+      std::vector<Bits> expected;
+      for (int32_t row : selection)
+        expected.insert(expected.end(), all.begin() + row * columns,
+                        all.begin() + (row + 1) * columns);
+      EXPECT_EQ(AttentionCase(selecting).run(batch, 3, selection).bits,
+                expected)
+          << selecting.describe();
     }
+    std::vector<int32_t> every(190);
+    std::iota(every.begin(), every.end(), 0);
+    EXPECT_EQ(AttentionCase(selecting).run(batch, 3, every).bits, all);
+  }
 }
 
 TEST_P(AttentionKernel, PlainForm) {
