@@ -23,10 +23,11 @@ void SharedMemory::beginBlock(int64_t count, int warps, bool clear) {
           std::aligned_alloc(alignment, rounded * alignment)));
     bytes = count;
     numWarps = warps;
-    size_t numChunks = static_cast<size_t>(count + chunkBytes - 1) / chunkBytes;
-    cells.assign(numChunks * chunkCells, {});
-    readers.assign(numChunks * chunkCells * warps, {});
-    whole.assign(numChunks, 1);
+    numChunks = (count + chunkBytes - 1) / chunkBytes;
+    auto numCells = static_cast<size_t>(numChunks * (1 + chunkCells));
+    cells.assign(numCells, {});
+    readers.assign(numCells * warps, {});
+    whole.assign(static_cast<size_t>(numChunks), 1);
   }
   std::memset(memory.get(), poison, static_cast<size_t>(bytes));
 }
@@ -34,23 +35,24 @@ void SharedMemory::beginBlock(int64_t count, int warps, bool clear) {
 /// The chunk's cells go their own ways from now on.
 void SharedMemory::split(int64_t chunk) {
   whole[chunk] = 0;
-  int64_t first = chunk * chunkCells;
-  for (int64_t index = first + 1; index < first + chunkCells; ++index) {
-    cells[index] = cells[first];
-    std::copy_n(readers.begin() + first * numWarps, numWarps,
+  int64_t first = numChunks + chunk * chunkCells;
+  for (int64_t index = first; index < first + chunkCells; ++index) {
+    cells[index] = cells[chunk];
+    std::copy_n(readers.begin() + chunk * numWarps, numWarps,
                 readers.begin() + index * numWarps);
   }
 }
 
 SharedMemory::Range SharedMemory::cellsOf(int64_t offset, int count) {
-  int64_t first = offset / cellBytes, end = (offset + count) / cellBytes;
   int64_t chunk = offset / chunkBytes;
+  Range parts{numChunks + offset / cellBytes,
+              numChunks + (offset + count) / cellBytes};
   if (count == chunkBytes && offset % chunkBytes == 0)
-    return {first, whole[chunk] ? first + 1 : end};
+    return whole[chunk] ? Range{chunk, chunk + 1} : parts;
   for (; chunk * chunkBytes < offset + count; ++chunk)
     if (whole[chunk])
       split(chunk);
-  return {first, end};
+  return parts;
 }
 
 std::optional<Hazard> SharedMemory::read(int thread, int site, int64_t offset,
@@ -61,12 +63,12 @@ std::optional<Hazard> SharedMemory::read(int thread, int site, int64_t offset,
     Cell &cell = cells[index];
     int writer = cell.writer & ~underWay;
     if (cell.written < clocks.first())
-      return Hazard{Finding::unwrittenRead, index * cellBytes};
+      return Hazard{Finding::unwrittenRead, offsetOf(index)};
     if (cell.writer & underWay)
-      return Hazard{Finding::copyNotAwaited, index * cellBytes, writer,
-                    cell.site, true};
+      return Hazard{Finding::copyNotAwaited, offsetOf(index), writer, cell.site,
+                    true};
     if (!clocks.ordered(thread, writer, cell.written))
-      return Hazard{Finding::race, index * cellBytes, writer, cell.site, true};
+      return Hazard{Finding::race, offsetOf(index), writer, cell.site, true};
 
     Readers &record = readers[index * numWarps + warp];
     bool first = !(cell.readers >> warp & 1) || record.stamp < clocks.first();
@@ -98,7 +100,7 @@ std::optional<Hazard> SharedMemory::unorderedReader(int thread,
     for (uint32_t lanes = record.lanes; lanes; lanes &= lanes - 1) {
       int other = warp * warpLanes + __builtin_ctz(lanes);
       if (!clocks.ordered(thread, other, record.stamp))
-        return Hazard{Finding::race, index * cellBytes, other, record.site,
+        return Hazard{Finding::race, offsetOf(index), other, record.site,
                       false};
       if (warp != thread / warpLanes)
         break; // another warp is ordered as a whole
@@ -116,11 +118,10 @@ std::optional<Hazard> SharedMemory::markWritten(int thread, int site,
     if (cell.written >= clocks.first()) {
       int writer = cell.writer & ~underWay;
       if (cell.writer & underWay)
-        return Hazard{Finding::writeDuringCopy, index * cellBytes, writer,
+        return Hazard{Finding::writeDuringCopy, offsetOf(index), writer,
                       cell.site, true};
       if (!clocks.ordered(thread, writer, cell.written))
-        return Hazard{Finding::race, index * cellBytes, writer, cell.site,
-                      true};
+        return Hazard{Finding::race, offsetOf(index), writer, cell.site, true};
       if (auto hazard = unorderedReader(thread, index))
         return hazard;
     }
@@ -129,9 +130,12 @@ std::optional<Hazard> SharedMemory::markWritten(int thread, int site,
     cell.site = static_cast<uint16_t>(site);
     cell.readers = 0;
   }
-  // All cells have the same history again.
-  if (count == chunkBytes && offset % chunkBytes == 0)
-    whole[offset / chunkBytes] = 1;
+  // All parts of the chunk have the same history again.
+  if (int64_t chunk = offset / chunkBytes;
+      count == chunkBytes && offset % chunkBytes == 0 && !whole[chunk]) {
+    whole[chunk] = 1;
+    cells[chunk] = cells[numChunks + chunk * chunkCells];
+  }
   return std::nullopt;
 }
 

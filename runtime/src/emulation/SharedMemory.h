@@ -24,8 +24,8 @@ struct Hazard {
 /// (lib/Target/Emulation/Vocabulary.cpp), so nothing is lost against single
 /// bytes. A cell has its last writer and, for each warp, its last readers: all
 /// earlier reads of the warp happened before those, or are kept with them.
-/// A chunk of 16 bytes that was only accessed as a whole has one history: its
-/// first cell stands for all until a narrower access comes.
+/// A chunk of 16 bytes that was only accessed as a whole has one history, in a
+/// cell of its own, until a narrower access comes.
 class SharedMemory {
 public:
   explicit SharedMemory(const Clocks &clocks) : clocks(clocks) {}
@@ -70,6 +70,11 @@ private:
   };
   Range cellsOf(int64_t offset, int count);
   void split(int64_t chunk);
+  /// Of a cell's first byte.
+  int64_t offsetOf(int64_t index) const {
+    return index < numChunks ? index * chunkBytes
+                             : (index - numChunks) * cellBytes;
+  }
 
   const Clocks &clocks;
   int64_t bytes = 0;
@@ -78,9 +83,10 @@ private:
     void operator()(uint8_t *memory) const;
   };
   std::unique_ptr<uint8_t, Free> memory;
-  std::vector<Cell> cells;
+  int64_t numChunks = 0;
+  std::vector<Cell> cells;      ///< of the whole chunks, then of 2 bytes each
   std::vector<Readers> readers; ///< [cell][warp]
-  std::vector<uint8_t> whole;   ///< by chunk: its first cell stands for all
+  std::vector<uint8_t> whole;   ///< by chunk: it has one history
 };
 
 } // namespace prefill::rt::emulation
