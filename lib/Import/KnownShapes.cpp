@@ -38,6 +38,15 @@ DecoderConfig llama3_8b() {
   return config;
 }
 
+DecoderConfig llama3_70b() {
+  DecoderConfig config = llama3_8b();
+  config.hiddenSize = 8192;
+  config.intermediateSize = 28672;
+  config.numLayers = 80;
+  config.numQHeads = 64;
+  return config;
+}
+
 DecoderConfig llama32_1b() {
   DecoderConfig config;
   config.modelType = "llama";
@@ -84,6 +93,7 @@ struct KnownShape {
 };
 constexpr KnownShape shapes[] = {{"llama-2-7b", llama2_7b},
                                  {"llama-3-8b", llama3_8b},
+                                 {"llama-3-70b", llama3_70b},
                                  {"llama-3.2-1b", llama32_1b},
                                  {"qwen2.5-0.5b", qwen25_05b}};
 

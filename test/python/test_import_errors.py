@@ -305,7 +305,7 @@ class ToolErrors(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr), (0, b""))
 
     def test_command_line(self):
-        shapes = "llama-2-7b, llama-3-8b, llama-3.2-1b, qwen2.5-0.5b"
+        shapes = "llama-2-7b, llama-3-8b, llama-3-70b, llama-3.2-1b, qwen2.5-0.5b"
         for arguments, expected in (
             ([], ["--import-hf", "--synthesize", "--interpret"]),
             (["model"], ["'model'", "--import-hf"]),

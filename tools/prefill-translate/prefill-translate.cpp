@@ -44,7 +44,7 @@ static const Command commands[] = {
      runImportHuggingFace},
     {{"--synthesize", "SHAPE",
       "the model of a known shape, without a checkpoint: llama-2-7b, "
-      "llama-3-8b, llama-3.2-1b or qwen2.5-0.5b"},
+      "llama-3-8b, llama-3-70b, llama-3.2-1b or qwen2.5-0.5b"},
      synthesizeOptions,
      runSynthesize},
     {{"--interpret", "FILE",

@@ -9,8 +9,8 @@
 
 namespace mlir::prefill {
 
-/// The published configuration of "llama-2-7b", "llama-3-8b", "llama-3.2-1b" or
-/// "qwen2.5-0.5b", in bf16; nothing for another name.
+/// The published configuration of "llama-2-7b", "llama-3-8b", "llama-3-70b",
+/// "llama-3.2-1b" or "qwen2.5-0.5b", in bf16; nothing for another name.
 std::optional<DecoderConfig> knownShape(std::string_view name);
 
 /// The names, for messages.

@@ -18,6 +18,9 @@
 ///   k(words,
 ///                        0, blocks, scratch), and does nothing where it has
 ///                        none
+///   emulate=DIR          kernels run on the emulator: the image's module is
+///                        looked for below the directory and must have been
+///                        compiled for cuda-emu too
 ///   fail=NAME:N          the Nth call of an entry point fails with
 ///                        CUDA_ERROR_OUT_OF_MEMORY where that allocates, else
 ///                        CUDA_ERROR_LAUNCH_FAILED; NAME `execute` counts

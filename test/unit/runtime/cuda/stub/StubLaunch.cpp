@@ -85,6 +85,12 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *data,
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
   Module *made = state.modules.make();
   made->image = std::move(*image);
+  if (!state.settings.emulate.empty()) {
+    std::string problem;
+    made->emulated = EmulatedImage::find(state.settings.emulate, data, problem);
+    if (!made->emulated)
+      state.finding("emulate: " + problem);
+  }
   *module = reinterpret_cast<CUmodule>(made);
   return CUDA_SUCCESS;
 }
@@ -115,6 +121,7 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule handle,
     return CUDA_ERROR_NOT_FOUND;
   auto made = std::make_unique<Function>();
   made->name = name;
+  made->emulated = module->emulated;
   made->entry = entry->second;
   *function = reinterpret_cast<CUfunction>(made.get());
   call.state.functions[made.get()] = std::move(made);
@@ -219,8 +226,9 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction handle,
     return broken("a grid that is no multiple of its cluster");
   unsigned blocks = config->gridDimX;
   return state.enqueue(*stream, {name,
-                                 [&state, name, words, blocks] {
-                                   return state.runKernel(name, words, blocks);
+                                 [&state, function, words, blocks] {
+                                   return state.runKernel(*function, words,
+                                                          blocks);
                                  },
                                  handle, words});
 }

@@ -41,6 +41,8 @@ Settings Settings::parse(const std::string &text) {
       settings.memory = std::stoull(value);
     } else if (name == "kernels") {
       settings.kernels = value;
+    } else if (name == "emulate") {
+      settings.emulate = value;
     } else if (name == "fail") {
       size_t colon = value.find(':');
       settings.failName = value.substr(0, colon);
@@ -311,12 +313,21 @@ CUresult State::drain(Stream &stream, uint64_t until) {
   return sticky;
 }
 
-CUresult State::runKernel(const std::string &name,
+CUresult State::runKernel(const Function &function,
                           const std::vector<uint64_t> &words, unsigned blocks) {
+  if (function.emulated) {
+    std::string problem =
+        function.emulated->launch(function.name, words, blocks, this->blocks);
+    if (problem.empty())
+      return CUDA_SUCCESS;
+    finding("emulator: " + problem);
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  }
   if (!kernelLibrary)
     return CUDA_SUCCESS;
   using Kernel = void (*)(const uint64_t *, int64_t, int64_t, void *);
-  auto kernel = reinterpret_cast<Kernel>(::dlsym(kernelLibrary, name.c_str()));
+  auto kernel =
+      reinterpret_cast<Kernel>(::dlsym(kernelLibrary, function.name.c_str()));
   if (!kernel)
     return CUDA_SUCCESS;
   std::vector<uint64_t> scratch(1 << 13);

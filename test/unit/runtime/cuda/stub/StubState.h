@@ -2,6 +2,7 @@
 #ifndef PREFILL_TEST_UNIT_RUNTIME_CUDA_STUB_STUBSTATE_H
 #define PREFILL_TEST_UNIT_RUNTIME_CUDA_STUB_STUBSTATE_H
 
+#include "StubEmulation.h"
 #include "StubImage.h"
 #include "cuda/DriverAbi.h"
 
@@ -21,7 +22,7 @@ struct Settings {
   int devices = 1;
   int chip = 80;
   uint64_t memory = uint64_t(1) << 30;
-  std::string kernels, failName, jitLog, log;
+  std::string kernels, emulate, failName, jitLog, log;
   uint64_t failCall = 0;
   bool refuseUpdates = false;
 
@@ -58,10 +59,12 @@ struct Event {
 
 struct Module {
   Image image;
+  std::shared_ptr<EmulatedImage> emulated;
 };
 
 struct Function {
   std::string name;
+  std::shared_ptr<EmulatedImage> emulated;
   EntryPoint entry;
   int64_t dynamicSharedLimit = 48 << 10;
 };
@@ -140,7 +143,7 @@ public:
   Stream *stream(const void *handle, const char *call);
   CUresult enqueue(Stream &stream, Operation operation);
   CUresult drain(Stream &stream, uint64_t until);
-  CUresult runKernel(const std::string &name,
+  CUresult runKernel(const Function &function,
                      const std::vector<uint64_t> &words, unsigned blocks);
 
   std::recursive_mutex mutex;
