@@ -38,7 +38,8 @@ std::vector<uint8_t> randomBytes(cudaDataType_t type) {
 }
 
 Result<DeviceBuffer> randomMatrix(const CommandStream &commands,
-                                  uint64_t elements, cudaDataType_t type) {
+                                  uint64_t elements, cudaDataType_t type,
+                                  const std::vector<uint8_t> &block) {
   uint64_t bytes = elements * elementBytes(type);
   Result<DeviceBuffer> buffer =
       DeviceBuffer::allocate(commands, bytes, "a matrix");
@@ -47,7 +48,6 @@ Result<DeviceBuffer> randomMatrix(const CommandStream &commands,
   Result<PinnedStaging> staging = PinnedStaging::create(commands);
   if (!staging)
     return staging.takeError();
-  std::vector<uint8_t> block = randomBytes(type);
   for (uint64_t first = 0; first < bytes; first += block.size())
     if (Result<void> ok = staging->upload(
             buffer->address() + first, block.data(),
@@ -88,8 +88,9 @@ CublasPeer::create(const CudaDevice &device) {
 }
 
 Result<double> CublasPeer::measure(const MatmulProblem &problem, int rounds) {
+  const std::vector<uint8_t> block = randomBytes(problem.inputType);
   Result<DeviceBuffer> in =
-      randomMatrix(commands, problem.m * problem.k, problem.inputType);
+      randomMatrix(commands, problem.m * problem.k, problem.inputType, block);
   if (!in)
     return in.takeError();
   Result<DeviceBuffer> out = DeviceBuffer::allocate(
@@ -103,7 +104,7 @@ Result<double> CublasPeer::measure(const MatmulProblem &problem, int rounds) {
   std::vector<DeviceBuffer> weights;
   for (uint64_t i = 0; i < 2 * cache / weightBytes + 2; ++i) {
     Result<DeviceBuffer> weight =
-        randomMatrix(commands, problem.n * problem.k, problem.inputType);
+        randomMatrix(commands, problem.n * problem.k, problem.inputType, block);
     if (!weight)
       return weight.takeError();
     weights.push_back(std::move(*weight));

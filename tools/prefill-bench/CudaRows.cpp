@@ -21,7 +21,7 @@ using prefill::rt::quote;
 
 namespace {
 
-constexpr int64_t lengths[] = {512, 2048, 8192};
+constexpr int64_t lengths[] = {512, 2048, 8192, 16384};
 
 /// FLOPs of a multiprocessor in a clock: dense f16 or bf16 products of the
 /// tensor cores with f32 sums, from NVIDIA's architecture papers.

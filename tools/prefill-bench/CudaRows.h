@@ -30,8 +30,8 @@ struct CudaRow {
   std::optional<double> peerMicroseconds = {};
 };
 
-/// Every module of options.modules, at 512, 2048 and 8192 tokens where its
-/// max_seq allows; `done` gets each row when it is measured.
+/// Every module of options.modules, at 512, 2048, 8192 and 16384 tokens where
+/// its max_seq allows; `done` gets each row when it is measured.
 Result<std::vector<CudaRow>>
 measureCuda(const Options &options,
             const std::function<void(const CudaRow &)> &done);

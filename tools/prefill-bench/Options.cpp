@@ -140,7 +140,7 @@ rows
   --rounds=N            timed runs of each row (default 9)
   --json=FILE           write the rows as a JSON list as well
   --device=D            cpu (default), or cuda or cuda:N: the launches of every module in --modules, compiled for the GPU,
-                        at 512, 2048 and 8192 tokens; `of peak` is of the tensor cores' peak at the highest clock, cuBLASLt
+                        at 512, 2048, 8192 and 16384 tokens; `of peak` is of the tensor cores' peak at the highest clock, cuBLASLt
                         the plain product of the same size
 machine
   --measure-machine     peak FLOP/s for each instruction set and number of threads, bandwidth of memory and caches, as

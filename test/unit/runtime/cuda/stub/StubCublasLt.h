@@ -4,8 +4,9 @@
 
 #include "StubControl.h"
 
-/// Settings, separated by ';': `refuse-n=N` (no algorithm for products with N
-/// columns), `refuse-checks` (no stored algorithm is good), `refuse-matmul`.
+/// Large products are checked but not computed. Settings, separated by ';':
+/// `refuse-n=N` (no algorithm for products with N columns), `refuse-checks` (no
+/// stored algorithm is good), `refuse-matmul`.
 PREFILL_STUB_API void prefill_blas_stub_reset(const char *settings);
 /// Broken rules, then what is still there; empty when all is well.
 PREFILL_STUB_API const char *prefill_blas_stub_report();
