@@ -69,8 +69,15 @@ struct AttentionRows {
   Value seqlenQ, seqlenKv;
   /// Row of the batch that rowBegin is.
   Value batchRow;
-  /// Behind the last key that any row of the tile sees.
+  /// Behind the last key of the blocks that are visited: the last one that any
+  /// row of the tile sees, or the sequence's where no block is left out.
   Value endKey;
+
+  /// Stores them at `shared`, by one thread, and loads them from there. Between
+  /// the KV loops, where they are needed again, they have no registers to stay
+  /// in.
+  void store(CudaBuilder &b, Value shared) const;
+  static AttentionRows load(CudaBuilder &b, Value shared);
 };
 
 /// What a warp keeps of its rows from one KV block to the next; f32.
@@ -134,7 +141,7 @@ public:
 
   /// Entries of the block table for the keys that this thread copies of a
   /// block (i32); none where a sequence is one block of the cache. They are
-  /// loaded a block ahead of their use. Keys past `endKey` take the last one's.
+  /// loaded a block ahead of their use, the last page's for all keys behind it.
   SmallVector<Value> loadPages(CudaBuilder &b, Value block) const;
   int64_t numPages() const;
   /// Issues the copies; what lies past `endKey` becomes zeros, so that values
@@ -151,20 +158,19 @@ private:
   bool hasOnePattern() const;
   Value keyOf(CudaBuilder &b, Value block, const RowCopy &copy,
               int64_t i) const;
-  Value tokenOf(CudaBuilder &b, Value block, const RowCopy &copy,
-                int64_t i) const;
-  Value elementOf(CudaBuilder &b, Value token, Value page) const;
+  Value elementOf(CudaBuilder &b, Value key, Value page, Value again) const;
 
   const AttentionKernelShape &shape;
   CudaCache cache;
-  Value endKey, lastKey;      // i32
+  Value endKey, lastPage;     // i32
+  Value zero;                 // emitUnknownZero
   Value table;                // the sequence's row of the block table
   SmallVector<Side, 2> sides; // keys, values
 };
 
 // ---- Masks (AttentionMask.cpp)
 
-/// Where the keys of a block begin and end for each of a lane's rows.
+/// Which keys each of a lane's rows sees.
 class AttentionMask {
 public:
   /// Computes the rows' key ranges, at the builder's place.
@@ -176,17 +182,20 @@ public:
 
 private:
   const AttentionKernelShape &shape;
-  SmallVector<Value> begin, end; // [fragment][row]; begin with a window only
-  Value column;                  // of the lane in a key tile
+  SmallVector<Value> end; // [fragment][row]
+  Value column;           // of the lane in a key tile
 };
 
 // ---- Online softmax (AttentionSoftmax.cpp)
 
-/// Turns the scores of a block into probabilities, in place, and brings the
-/// state to the new maxima. `hasMask`: a row may have seen no key yet.
-void emitOnlineSoftmax(CudaBuilder &b, const AttentionKernelShape &shape,
-                       bool hasMask, MutableArrayRef<Value> scores,
-                       AttentionState &state);
+/// Brings the state to the maxima of a block's scores and returns its
+/// probabilities, rounded to the element type: a word for each two keys of a
+/// row, [fragment][key tile][row g, row g + 8]. Rounded at once they take half
+/// of the registers. `hasMask`: a row may have seen no key yet.
+SmallVector<Value> emitOnlineSoftmax(CudaBuilder &b,
+                                     const AttentionKernelShape &shape,
+                                     bool hasMask, ArrayRef<Value> scores,
+                                     AttentionState &state);
 
 // ---- Mainloop (AttentionMainloop.cpp)
 
@@ -203,7 +212,7 @@ public:
   /// `queryShared` is not looked at when the query is in registers.
   SmallVector<Value> scores(CudaBuilder &b, Value queryShared,
                             Value keyShared) const;
-  /// accumulator += P V; P is rounded to the element type.
+  /// accumulator += P V, with what emitOnlineSoftmax returns.
   void addValues(CudaBuilder &b, ArrayRef<Value> probabilities,
                  Value valueShared, AttentionState &state) const;
 

@@ -79,9 +79,9 @@ RowCopy::RowCopy(CudaBuilder &b, const SwizzledTile &tile, int64_t threads,
 KVBlockCopy::KVBlockCopy(CudaBuilder &b, const AttentionKernelShape &shape,
                          const AttentionRows &rows, const CudaBatch &batch,
                          const CudaCache &cache)
-    : shape(shape), cache(cache), endKey(rows.endKey) {
-  // A sequence without keys visits no block.
-  lastKey = b.max(b.sub(endKey, b.i32(1)), b.i32(0));
+    : shape(shape), cache(cache), endKey(rows.endKey),
+      zero(emitUnknownZero(b, batch)) {
+  lastPage = b.divide(b.sub(endKey, b.i32(1)), cache.type.getBlockSize());
   Value tableRow =
       b.mul(b.toI64(rows.sequence), b.toI64(batch.blockTableStride));
   table = b.elementPointer(batch.blockTable, tableRow, b.getI32Type());
@@ -115,11 +115,7 @@ int64_t KVBlockCopy::numPages() const {
          (hasOnePattern() ? 0 : sides[1].copy.offsets.size());
 }
 
-/// The key of a thread's i-th row, the last one where the row is behind it.
-Value KVBlockCopy::tokenOf(CudaBuilder &b, Value block, const RowCopy &copy,
-                           int64_t i) const {
-  return b.min(keyOf(b, block, copy, i), lastKey);
-}
+/// The key of a thread's i-th row of a block.
 Value KVBlockCopy::keyOf(CudaBuilder &b, Value block, const RowCopy &copy,
                          int64_t i) const {
   return b.add(b.add(b.mul(block, shape.blockKv), copy.firstRow),
@@ -131,8 +127,9 @@ SmallVector<Value> KVBlockCopy::loadPages(CudaBuilder &b, Value block) const {
   for (const Side &side : sides)
     for (int64_t i = 0, e = side.copy.offsets.size();
          i < e && int64_t(pages.size()) < numPages(); ++i) {
-      Value page =
-          b.divide(tokenOf(b, block, side.copy, i), cache.type.getBlockSize());
+      Value page = b.min(
+          b.divide(keyOf(b, block, side.copy, i), cache.type.getBlockSize()),
+          lastPage);
       pages.push_back(b.load(b.getI32Type(),
                              b.elementPointer(table, page, b.getI32Type()),
                              "attention.load_block_table"));
@@ -140,14 +137,17 @@ SmallVector<Value> KVBlockCopy::loadPages(CudaBuilder &b, Value block) const {
   return pages;
 }
 
-/// Elements from the first of the sequence's (paged: the cache's) to a token's.
-Value KVBlockCopy::elementOf(CudaBuilder &b, Value token, Value page) const {
+/// Elements from the first of the sequence's (paged: the cache's) to a key's.
+Value KVBlockCopy::elementOf(CudaBuilder &b, Value key, Value page,
+                             Value again) const {
   Value offset;
   if (page) {
-    token = b.remainder(token, cache.type.getBlockSize());
+    // Where page and KV block fit, a thread's places in a page are the same in
+    // every block: eight registers for a product that is made in one step.
+    key = b.remainder(b.add(key, again), cache.type.getBlockSize());
     offset = b.mul(b.toI64(page), b.toI64(cache.blockStride));
   }
-  Value inBlock = b.mul(b.toI64(token), b.toI64(cache.tokenStride));
+  Value inBlock = b.mul(b.toI64(key), b.toI64(cache.tokenStride));
   return offset ? b.add(offset, inBlock) : inBlock;
 }
 
@@ -167,16 +167,18 @@ void KVBlockCopy::issue(CudaBuilder &b, Value block, ValueRange pages,
     else
       body();
   };
+  Value again = b.mul(zero, block);
   Value shared[] = {keyShared, valueShared};
   size_t page = 0;
   for (size_t s = 0; s < sides.size(); ++s) {
     const RowCopy &copy = sides[s].copy;
     ifTakesPart(copy, [&] {
       for (int64_t i = 0, e = copy.offsets.size(); i < e; ++i) {
-        Value isKey = b.less(keyOf(b, block, copy, i), endKey);
-        Value element =
-            elementOf(b, tokenOf(b, block, copy, i),
-                      pages.empty() ? Value() : Value(pages[page++]));
+        // Behind the last key nothing is read: the address does not matter.
+        Value key = keyOf(b, block, copy, i);
+        Value isKey = b.less(key, endKey);
+        Value element = elementOf(
+            b, key, pages.empty() ? Value() : Value(pages[page++]), again);
         copyRow(sides[s], shared[s], i, element, isKey);
         if (hasOnePattern())
           copyRow(sides[1], shared[1], i, element, isKey);

@@ -70,11 +70,8 @@ void AttentionMainloop::addValues(CudaBuilder &b, ArrayRef<Value> probabilities,
     SmallVector<SmallVector<Value>> a(fragments);
     for (int64_t f = 0; f < fragments; ++f)
       for (int64_t half : {0, 1})
-        for (int64_t row : {0, 1}) {
-          const Value *pair =
-              &probabilities[(f * keyTiles + tile + half) * 4 + 2 * row];
-          a[f].push_back(b.pack(pair[0], pair[1], shape.elementType));
-        }
+        for (int64_t row : {0, 1})
+          a[f].push_back(probabilities[(f * keyTiles + tile + half) * 2 + row]);
     for (int64_t column = 0; column < columnTiles; column += 2) {
       SmallVector<Value> v = value.load(b, valueShared, tile * kMmaN,
                                         column / 2, "attention.read_v");

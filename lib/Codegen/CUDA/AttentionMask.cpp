@@ -16,7 +16,6 @@ AttentionMask::AttentionMask(CudaBuilder &b, const AttentionKernelShape &shape,
       KeyRange<Value> keys = emitVisibleKeys(b, shape, rows, queryRow);
       // Rows behind the sequence's last are computed and thrown away.
       end.push_back(b.min(keys.end, rows.seqlenKv));
-      begin.push_back(keys.begin);
     }
 }
 
@@ -30,9 +29,11 @@ void AttentionMask::apply(CudaBuilder &b, Value block,
   for (int64_t f = 0; f < shape.layout.fragments; ++f)
     for (int64_t half = 0; half < 2; ++half) {
       Value endKey = b.sub(end[2 * f + half], first);
+      // A window is for causal attention and ends with the row's own key: its
+      // begin follows from its end. Keys before the first do not exist.
       Value beginKey;
-      if (shape.mask.slidingWindow)
-        beginKey = b.sub(begin[2 * f + half], first);
+      if (int64_t window = shape.mask.slidingWindow)
+        beginKey = b.sub(endKey, b.i32(window));
       for (int64_t tile = 0; tile < keyTiles; ++tile)
         for (int64_t e = 0; e < 2; ++e) {
           Value key = b.i32(tile * kMmaN + e);

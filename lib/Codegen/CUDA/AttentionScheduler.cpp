@@ -78,6 +78,31 @@ AttentionRows prefill::emitAttentionRows(CudaBuilder &b, const CudaBatch &batch,
   return rows;
 }
 
+void AttentionRows::store(CudaBuilder &b, Value shared) const {
+  b.ifThen(b.equal(b.threadId(), 0), [&] {
+    b.storeChunk({sequence, rowBegin, kvHead, count}, shared,
+                 "attention.store_rows");
+    b.storeChunk({seqlenQ, seqlenKv, batchRow, endKey},
+                 b.pointer(shared, kChunkBytes), "attention.store_rows");
+  });
+}
+
+AttentionRows AttentionRows::load(CudaBuilder &b, Value shared) {
+  SmallVector<Value> first = b.loadChunk(shared, "attention.load_rows");
+  SmallVector<Value> second =
+      b.loadChunk(b.pointer(shared, kChunkBytes), "attention.load_rows");
+  AttentionRows rows;
+  rows.sequence = first[0];
+  rows.rowBegin = first[1];
+  rows.kvHead = first[2];
+  rows.count = first[3];
+  rows.seqlenQ = second[0];
+  rows.seqlenKv = second[1];
+  rows.batchRow = second[2];
+  rows.endKey = second[3];
+  return rows;
+}
+
 Value prefill::emitUnknownZero(CudaBuilder &b, const CudaBatch &batch) {
   // No batch has 2^62 sequences.
   return b.toI32(b.shiftRight(b.toI64(batch.numSeqs), 62));

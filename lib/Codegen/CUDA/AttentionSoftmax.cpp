@@ -39,15 +39,17 @@ AttentionState AttentionState::unpack(const AttentionKernelShape &shape,
   return state;
 }
 
-void prefill::emitOnlineSoftmax(CudaBuilder &b,
-                                const AttentionKernelShape &shape, bool hasMask,
-                                MutableArrayRef<Value> scores,
-                                AttentionState &state) {
+SmallVector<Value> prefill::emitOnlineSoftmax(CudaBuilder &b,
+                                              const AttentionKernelShape &shape,
+                                              bool hasMask,
+                                              ArrayRef<Value> scores,
+                                              AttentionState &state) {
   int64_t keyTiles = shape.blockKv / kMmaN, columnTiles = shape.columnTiles();
   bool scaled = shape.scalesLate();
+  SmallVector<Value> words(shape.layout.fragments * keyTiles * 2);
   for (int64_t f = 0; f < shape.layout.fragments; ++f)
     for (int64_t half = 0; half < 2; ++half) {
-      auto score = [&](int64_t tile, int64_t e) -> Value & {
+      auto score = [&](int64_t tile, int64_t e) {
         return scores[(f * keyTiles + tile) * 4 + 2 * half + e];
       };
       Value oldMax = state.rowMax[2 * f + half];
@@ -78,13 +80,18 @@ void prefill::emitOnlineSoftmax(CudaBuilder &b,
         offset = b.fmul(shift, -shape.scoreScale);
       }
       Value sum = b.fmul(state.rowSum[2 * f + half], rescale);
-      for (int64_t tile = 0; tile < keyTiles; ++tile)
+      for (int64_t tile = 0; tile < keyTiles; ++tile) {
+        Value probabilities[2];
         for (int64_t e = 0; e < 2; ++e) {
-          Value &value = score(tile, e);
+          Value value = score(tile, e);
           value = b.exp2(scaled ? b.fma(value, scale, offset)
                                 : b.fsub(value, shift));
+          probabilities[e] = value;
           sum = b.fadd(sum, value);
         }
+        words[(f * keyTiles + tile) * 2 + half] =
+            b.pack(probabilities[0], probabilities[1], shape.elementType);
+      }
       state.rowSum[2 * f + half] = sum;
       for (int64_t tile = 0; tile < columnTiles; ++tile)
         for (int64_t e = 0; e < 2; ++e) {
@@ -93,4 +100,5 @@ void prefill::emitOnlineSoftmax(CudaBuilder &b,
           value = b.fmul(value, rescale);
         }
     }
+  return words;
 }

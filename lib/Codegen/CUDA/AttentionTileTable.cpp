@@ -24,7 +24,7 @@ int64_t AttentionHeads::valueColumns() const {
   return llvm::alignTo(headDimV, 2 * kMmaColumns);
 }
 
-int64_t AttentionLayout::sharedBytes() const {
+int64_t AttentionLayout::rowsOffset() const {
   return std::max(
       {stages * stageBytes(), queryOffset() + queryBytes, outBytes});
 }

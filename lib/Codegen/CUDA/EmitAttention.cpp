@@ -145,28 +145,46 @@ private:
         b.getI32Type(),
         b.elementPointer(frame.batch().kvLens, rows.sequence, b.getI32Type()),
         "attention.load_kv_lens");
-    Value lastRow = b.sub(b.add(rows.rowBegin, rows.count), b.i32(1));
-    rows.endKey =
-        b.min(emitVisibleKeys(b, shape, rows, lastRow).end, rows.seqlenKv);
-    mapping.map(op.getSequence(), b.toIndex(rows.sequence));
-    mapping.map(op.getRowBegin(), b.toIndex(rows.rowBegin));
-    mapping.map(op.getRowEnd(), b.toIndex(b.add(rows.rowBegin, rows.count)));
-    mapping.map(op.getKvHead(), b.toIndex(rows.kvHead));
-    mapping.map(op.getSeqlenQ(), b.toIndex(rows.seqlenQ));
-    mapping.map(op.getSeqlenKv(), b.toIndex(rows.seqlenKv));
+    rows.endKey = rows.seqlenKv;
+    if (firstLoop != lastLoop) {
+      Value lastRow = b.sub(b.add(rows.rowBegin, rows.count), b.i32(1));
+      rows.endKey =
+          b.min(emitVisibleKeys(b, shape, rows, lastRow).end, rows.seqlenKv);
+    }
+    workgroup = op;
+    mapRows(mapping, rows);
     return success();
   }
 
+  /// Results of the workgroup op that are `rows`.
+  void mapRows(IRMapping &into, const AttentionRows &rows) {
+    into.map(workgroup.getSequence(), b.toIndex(rows.sequence));
+    into.map(workgroup.getRowBegin(), b.toIndex(rows.rowBegin));
+    into.map(workgroup.getRowEnd(),
+             b.toIndex(b.add(rows.rowBegin, rows.count)));
+    into.map(workgroup.getKvHead(), b.toIndex(rows.kvHead));
+    into.map(workgroup.getSeqlenQ(), b.toIndex(rows.seqlenQ));
+    into.map(workgroup.getSeqlenKv(), b.toIndex(rows.seqlenKv));
+  }
+
+  /// `value` of the tiled kernel, with the arithmetic that leads from the
+  /// workgroup's rows to it done again at the builder's place.
+  Value recompute(Value value, IRMapping &fresh) {
+    if (Value known = fresh.lookupOrNull(value))
+      return known;
+    Operation *op = value.getDefiningOp();
+    if (!op || !isa<arith::ArithDialect>(op->getDialect()))
+      return mapping.lookup(value);
+    for (Value operand : op->getOperands())
+      fresh.map(operand, recompute(operand, fresh));
+    b.clone(*op, fresh);
+    return fresh.lookup(value);
+  }
+
   /// Starts the ring: query and the first blocks.
-  LogicalResult emitPrologue() {
-    Value begin = mapping.lookupOrNull(firstLoop.getLowerBound());
-    Value end = mapping.lookupOrNull(lastLoop.getUpperBound());
-    if (!begin || !end)
-      return lastLoop.emitError("bounds of KV loops must be known before the "
-                                "first of them");
+  void emitPrologue() {
     const AttentionLayout &layout = shape.layout;
-    firstBlock = b.toI32(begin);
-    endBlock = b.toI32(end);
+    Value firstBlock = b.toI32(mapping.lookup(firstLoop.getLowerBound()));
     int64_t window = frame.shared.allocate(layout.sharedBytes());
     shared = frame.sharedPointer(b, window);
     warpRow = b.mul(b.warp(), layout.fragments * kMmaM);
@@ -176,7 +194,7 @@ private:
     copy.emplace(b, shape, rows, frame.batch(), frame.cache(cache));
     for (int64_t stage = 0; stage + 1 < layout.stages; ++stage) {
       Value block = b.add(firstBlock, stage);
-      b.ifThen(b.less(block, endBlock), [&] {
+      b.ifThen(isVisited(block), [&] {
         issueCopies(block, copy->loadPages(b, block),
                     b.i32(stage * layout.stageBytes()));
       });
@@ -186,7 +204,7 @@ private:
     pages = SmallVector<Value>(copy->numPages(), b.i32(0));
     if (!pages.empty()) {
       auto branch = scf::IfOp::create(b, ValueRange(pages).getTypes(),
-                                      b.less(firstBlock, endBlock),
+                                      isVisited(firstBlock),
                                       /*addThenBlock=*/true,
                                       /*addElseBlock=*/true);
       OpBuilder::InsertionGuard guard(b);
@@ -197,15 +215,21 @@ private:
           b, copy->loadPages(b, b.add(firstBlock, layout.stages - 1)));
       pages = SmallVector<Value>(branch.getResults());
     }
+    rowsShared = b.pointer(shared, layout.rowsOffset());
+    rows.store(b, rowsShared);
     stage = b.i32(0);
     mainloop.emplace(b, shape, lane, warpRow);
-    if (layout.queryInRegisters) {
+    if (layout.queryInRegisters)
       b.waitGroup(layout.stages - 1, "attention.wait_q");
-      b.barrier("attention.query_ready");
+    b.barrier("attention.query_and_rows_ready");
+    if (layout.queryInRegisters)
       mainloop->loadQuery(b, queryShared);
-    }
     state = AttentionState::initial(b, shape);
-    return success();
+  }
+
+  /// Whether a block behind the first one is visited by any of the loops.
+  Value isVisited(Value block) {
+    return b.less(b.mul(block, shape.blockKv), rows.endKey);
   }
 
   void issueCopies(Value block, ValueRange pages, Value stage) {
@@ -222,10 +246,13 @@ private:
     if (!online || !matchPattern(loop.getStep(), m_One()))
       return loop.emitError(
           "a KV loop has step 1 and holds prefill.online_attention alone");
-    if (loop == firstLoop && failed(emitPrologue()))
-      return failure();
-    Value begin = b.toI32(mapping.lookup(loop.getLowerBound()));
-    Value end = b.toI32(mapping.lookup(loop.getUpperBound()));
+    if (loop == firstLoop)
+      emitPrologue();
+    rows = AttentionRows::load(b, rowsShared);
+    IRMapping fresh;
+    mapRows(fresh, rows);
+    Value begin = b.toI32(recompute(loop.getLowerBound(), fresh));
+    Value end = b.toI32(recompute(loop.getUpperBound(), fresh));
     bool hasMask = online.getMask() == BlockMask::Edge;
     std::optional<AttentionMask> mask;
     if (hasMask)
@@ -267,7 +294,7 @@ private:
     Value ahead = b.add(block, layout.stages - 1);
     Value free = b.select(b.equal(stage, 0), b.i32(lastStage),
                           b.sub(stage, b.i32(layout.stageBytes())));
-    b.ifThen(b.less(ahead, endBlock), [&] { issueCopies(ahead, pages, free); });
+    b.ifThen(isVisited(ahead), [&] { issueCopies(ahead, pages, free); });
     b.commitGroup();
     pages = copy->loadPages(b, b.add(ahead, 1));
 
@@ -279,8 +306,9 @@ private:
         mainloop->scores(b, b.pointer(queryShared, again), keyShared);
     if (mask)
       mask->apply(b, block, scores);
-    emitOnlineSoftmax(b, shape, mask != nullptr, scores, state);
-    mainloop->addValues(b, scores, b.pointer(keyShared, layout.keyBytes),
+    SmallVector<Value> probabilities =
+        emitOnlineSoftmax(b, shape, mask != nullptr, scores, state);
+    mainloop->addValues(b, probabilities, b.pointer(keyShared, layout.keyBytes),
                         state);
     stage = b.select(b.equal(stage, lastStage), b.i32(0),
                      b.add(stage, layout.stageBytes()));
@@ -291,7 +319,8 @@ private:
       return op.emitOpError("stands behind no KV loop");
     // A tile without a block still has the query's copies under way.
     b.waitGroup(0, "attention.wait_all");
-    emitAttentionOutput(b, shape, rows, frame.batch(), state, shared,
+    emitAttentionOutput(b, shape, AttentionRows::load(b, rowsShared),
+                        frame.batch(), state, shared,
                         frame.tensor(op.getOut()).pointer);
     return success();
   }
@@ -303,8 +332,9 @@ private:
   Value query, cache;
   scf::ForOp firstLoop, lastLoop;
   Value lane, warpRow; // of the thread; row of the tile
-  AttentionRows rows;
-  Value firstBlock, endBlock; // of all KV loops
+  AttentionWorkgroupOp workgroup;
+  AttentionRows rows; // as they stand at the builder's place
+  Value rowsShared;
   Value shared, queryShared;
   std::optional<KVBlockCopy> copy;
   std::optional<AttentionMainloop> mainloop;
