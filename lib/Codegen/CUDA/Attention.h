@@ -73,11 +73,10 @@ struct AttentionRows {
   /// row of the tile sees, or the sequence's where no block is left out.
   Value endKey;
 
-  /// Stores them at `shared`, by one thread, and loads them from there. Between
-  /// the KV loops, where they are needed again, they have no registers to stay
-  /// in.
-  void store(CudaBuilder &b, Value shared) const;
-  static AttentionRows load(CudaBuilder &b, Value shared);
+  /// All of them in one register of a warp, one in each of its first lanes, and
+  /// back: what is needed between the KV loops stays out of the way in them.
+  Value spread(CudaBuilder &b, Value lane) const;
+  static AttentionRows gather(CudaBuilder &b, Value word);
 };
 
 /// What a warp keeps of its rows from one KV block to the next; f32.

@@ -78,28 +78,24 @@ AttentionRows prefill::emitAttentionRows(CudaBuilder &b, const CudaBatch &batch,
   return rows;
 }
 
-void AttentionRows::store(CudaBuilder &b, Value shared) const {
-  b.ifThen(b.equal(b.threadId(), 0), [&] {
-    b.storeChunk({sequence, rowBegin, kvHead, count}, shared,
-                 "attention.store_rows");
-    b.storeChunk({seqlenQ, seqlenKv, batchRow, endKey},
-                 b.pointer(shared, kChunkBytes), "attention.store_rows");
-  });
+/// The fields that are spread over lanes, in order.
+static SmallVector<Value *> fields(AttentionRows &rows) {
+  return {&rows.sequence, &rows.rowBegin, &rows.kvHead,   &rows.count,
+          &rows.seqlenQ,  &rows.seqlenKv, &rows.batchRow, &rows.endKey};
 }
 
-AttentionRows AttentionRows::load(CudaBuilder &b, Value shared) {
-  SmallVector<Value> first = b.loadChunk(shared, "attention.load_rows");
-  SmallVector<Value> second =
-      b.loadChunk(b.pointer(shared, kChunkBytes), "attention.load_rows");
+Value AttentionRows::spread(CudaBuilder &b, Value lane) const {
+  AttentionRows copy = *this;
+  Value word = b.i32(0);
+  for (auto [i, field] : llvm::enumerate(fields(copy)))
+    word = b.select(b.equal(lane, int64_t(i)), *field, word);
+  return word;
+}
+
+AttentionRows AttentionRows::gather(CudaBuilder &b, Value word) {
   AttentionRows rows;
-  rows.sequence = first[0];
-  rows.rowBegin = first[1];
-  rows.kvHead = first[2];
-  rows.count = first[3];
-  rows.seqlenQ = second[0];
-  rows.seqlenKv = second[1];
-  rows.batchRow = second[2];
-  rows.endKey = second[3];
+  for (auto [i, field] : llvm::enumerate(fields(rows)))
+    *field = b.shuffleIndex(word, b.i32(int64_t(i)), "attention.rows");
   return rows;
 }
 

@@ -27,7 +27,7 @@ int64_t AttentionHeads::valueColumns() const {
   return llvm::alignTo(headDimV, 2 * kMmaColumns);
 }
 
-int64_t AttentionLayout::rowsOffset() const {
+int64_t AttentionLayout::sharedBytes() const {
   return std::max(
       {stages * stageBytes(), queryOffset() + queryBytes, outBytes});
 }

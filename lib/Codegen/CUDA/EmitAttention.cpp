@@ -215,15 +215,14 @@ private:
           b, copy->loadPages(b, b.add(firstBlock, layout.stages - 1)));
       pages = SmallVector<Value>(branch.getResults());
     }
-    rowsShared = b.pointer(shared, layout.rowsOffset());
-    rows.store(b, rowsShared);
+    spreadRows = rows.spread(b, lane);
     stage = b.i32(0);
     mainloop.emplace(b, shape, lane, warpRow);
-    if (layout.queryInRegisters)
+    if (layout.queryInRegisters) {
       b.waitGroup(layout.stages - 1, "attention.wait_q");
-    b.barrier("attention.query_and_rows_ready");
-    if (layout.queryInRegisters)
+      b.barrier("attention.query_ready");
       mainloop->loadQuery(b, queryShared);
+    }
     state = AttentionState::initial(b, shape);
   }
 
@@ -248,7 +247,7 @@ private:
           "a KV loop has step 1 and holds prefill.online_attention alone");
     if (loop == firstLoop)
       emitPrologue();
-    rows = AttentionRows::load(b, rowsShared);
+    rows = AttentionRows::gather(b, spreadRows);
     IRMapping fresh;
     mapRows(fresh, rows);
     Value begin = b.toI32(recompute(loop.getLowerBound(), fresh));
@@ -319,7 +318,7 @@ private:
       return op.emitOpError("stands behind no KV loop");
     // A tile without a block still has the query's copies under way.
     b.waitGroup(0, "attention.wait_all");
-    emitAttentionOutput(b, shape, AttentionRows::load(b, rowsShared),
+    emitAttentionOutput(b, shape, AttentionRows::gather(b, spreadRows),
                         frame.batch(), state, shared,
                         frame.tensor(op.getOut()).pointer);
     return success();
@@ -334,7 +333,7 @@ private:
   Value lane, warpRow; // of the thread; row of the tile
   AttentionWorkgroupOp workgroup;
   AttentionRows rows; // as they stand at the builder's place
-  Value rowsShared;
+  Value spreadRows;
   Value shared, queryShared;
   std::optional<KVBlockCopy> copy;
   std::optional<AttentionMainloop> mainloop;

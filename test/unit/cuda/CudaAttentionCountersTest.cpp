@@ -153,10 +153,12 @@ TEST(CudaAttentionCounters, WindowIsInTheLoopBounds) {
   LaunchOptions options;
   options.countOnly = true;
   auto requests = [&](int64_t length) {
-    return CudaAttention(p)
-        .run({{length, length}}, 0, options)
-        .counters.site("attention.load_k", SiteKind::asyncCopy)
-        ->requests;
+    LaunchCounters counters =
+        CudaAttention(p).run({{length, length}}, 0, options).counters;
+    const SiteCounters *site =
+        counters.site("attention.load_k", SiteKind::asyncCopy);
+    EXPECT_TRUE(site);
+    return site ? site->requests : 0;
   };
   uint64_t growth = requests(512) - requests(256);
   EXPECT_EQ(requests(1024) - requests(512), 2 * growth);

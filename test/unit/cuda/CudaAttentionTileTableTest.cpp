@@ -131,7 +131,7 @@ TEST(CudaAttentionTileTable, WhatDoesNotFitIsNamed) {
   const CudaChip &small = *lookupCudaChip("sm_86");
   EXPECT_EQ(errorOf(small, headsOf(256, 1), {128, 32}),
             "attention tile of 128 query rows by 32 keys, 1 query heads a KV "
-            "head, head_dim 256/256: 131104 bytes of shared memory, expected "
+            "head, head_dim 256/256: 131072 bytes of shared memory, expected "
             "at most 101376 on sm_86");
   EXPECT_NE(errorOf(small, headsOf(256, 1), {64, 256})
                 .find("registers, expected at most 255"),

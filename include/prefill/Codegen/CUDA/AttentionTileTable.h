@@ -62,10 +62,7 @@ struct AttentionLayout {
   int64_t queryOffset() const {
     return (queryInRegisters ? stages - 1 : stages) * stageBytes();
   }
-  /// What a workgroup knows of its rows, behind everything else.
-  int64_t rowsOffset() const;
-  int64_t sharedBytes() const { return rowsOffset() + kRowsBytes; }
-  static constexpr int64_t kRowsBytes = 32;
+  int64_t sharedBytes() const;
 };
 
 /// The layout of a tile on a chip. The error is one line that names what does
