@@ -33,7 +33,15 @@ Error invalidModule(const std::string &message);
 Result<const module::Module *> verifyModule(const std::byte *data,
                                             uint64_t size);
 
-/// Part of verifyModule: the weight transform program. `resident` weights of
+/// Refuses a value outside of [low, high]; `what` starts the message.
+Result<void> checkRange(const std::string &what, int64_t value, int64_t low,
+                        int64_t high);
+
+/// Part of verifyModule: a plan, once what the module says of the model is
+/// known to be sane.
+Result<void> verifyPlan(const module::Module &file, uint32_t index);
+
+/// Part of verifyPlan: the weight transform program. `resident` weights of
 /// any source have a known shape; every source's inputs exist and their shapes
 /// give the weight's shape.
 Result<void> verifyWeightProgram(const module::Plan &plan, int64_t maxSeq);
