@@ -24,6 +24,7 @@ public:
   CudaAttention(const AttentionProblem &problem,
                 const std::function<bool(mlir::ModuleOp)> &edit);
   bool ok() const { return program != nullptr; }
+  const Program &code() const { return *program; }
 
   struct Run {
     AttentionResult result;

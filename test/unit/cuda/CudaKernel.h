@@ -76,6 +76,7 @@ public:
                       const KernelOptions &options = {});
 
   bool ok() const { return program.has_value(); }
+  const Program &code() const { return *program; }
   /// Launches the grid that the batch asks for, and two blocks more, which
   /// must do nothing. A finding of the emulator is a test failure.
   LaunchCounters run(const Arguments &arguments, const Batch &batch,
