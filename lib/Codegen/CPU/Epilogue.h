@@ -12,6 +12,7 @@
 
 #include "prefill/Codegen/CPU/IsaTable.h"
 #include "prefill/Codegen/CPU/KernelABI.h"
+#include "prefill/Codegen/Common/EpilogueGraph.h"
 
 namespace mlir::prefill {
 
@@ -23,23 +24,8 @@ struct AccumulatorTile {
   Value firstRow, firstColumn;
 };
 
-/// Which columns of the accumulator a value's columns come from. Values that
-/// don't come from it have none.
-struct ColumnSpace {
-  int64_t offset = 0;      // of column 0: the part of a split
-  int64_t granularity = 0; // of the deinterleave above it; 0 without
-  bool operator==(const ColumnSpace &) const = default;
-};
-
-/// What an epilogue writes.
-struct Sink {
-  enum class Kind { Buffer, SumOfSquares, Key, Value };
-  Kind kind;
-  mlir::Value value;  // in the region
-  mlir::Value target; // memref of the result, or the cache argument
-  int64_t columns;    // of `value`
-  ColumnSpace space;  // gemm only
-};
+using Sink = EpilogueSink;
+using ColumnSpace = EpilogueColumns;
 
 /// The columns [first, first + width) of a value: the part of a row that is
 /// evaluated together.
@@ -58,17 +44,19 @@ public:
   /// the tiled function).
   EpilogueEmitter(KernelBuilder &b, const CpuIsa &isa, KernelABI &abi,
                   Block &body, ValueRange outs)
-      : b(b), cpu(isa), abi(abi), body(body), outs(outs) {}
+      : b(b), cpu(isa), abi(abi), graph(body, outs, "cpu"), body(body) {}
 
   /// Finds what the region writes. Fails with a diagnostic on nodes that the
   /// target cannot emit.
   LogicalResult collectSinks();
   /// Sinks that are evaluated in one loop over columns: same space and width.
-  SmallVector<SmallVector<Sink>> sinkGroups() const;
+  SmallVector<SmallVector<Sink>> sinkGroups() const { return graph.groups(); }
 
   /// Whether `sinks` can be evaluated in tiles of `width` columns; a diagnostic
   /// if not.
-  LogicalResult verifyTiles(ArrayRef<Sink> sinks, int64_t width);
+  LogicalResult verifyTiles(ArrayRef<Sink> sinks, int64_t width) const {
+    return graph.verifyTiles(sinks, width);
+  }
 
   void setAccumulators(const AccumulatorTile &tile) { accumulators = tile; }
 
@@ -113,8 +101,6 @@ private:
   void computeSlot(Value cache);
 
   // EpilogueHeads.cpp: nodes that need other columns of a head.
-  static bool isHeadNode(Operation *op);
-  LogicalResult verifyHeadNode(Operation *op, int64_t blockN);
   void materialize(Operation *op, const ColumnTile &tile);
   void rotateHead(RopeOp op, Value buffer, Value start);
   void rotateHalves(RopeOp op, Value buffer, Value start);
@@ -122,26 +108,19 @@ private:
   void normalizeHead(RMSNormOp op, Value buffer, Value start);
 
   // EpilogueSinks.cpp: loops over columns, and stores.
-  LogicalResult traceSpace(Value value, std::optional<ColumnSpace> &space);
-  LogicalResult verifyNode(Operation *op);
-  LogicalResult addSink(Sink sink, Operation *op);
   SmallVector<Value> forColumns(const ColumnTile &tile, int64_t headDim,
                                 ValueRange init, ColumnBody body);
   SmallVector<Value> forRange(Value first, Value width, int64_t staticWidth,
                               ValueRange init, ColumnBody body);
   void store(const Sink &sink, Value vector, const Position &at);
   Value maskOf(Value count);
-  int64_t cacheHeadDim(const Sink &sink) const;
-  SmallVector<Operation *> ancestors(ArrayRef<Sink> sinks) const;
 
   KernelBuilder &b;
   const CpuIsa &cpu;
   KernelABI &abi;
+  EpilogueGraph graph;
   Block &body;
-  ValueRange outs;
   AccumulatorTile accumulators;
-  SmallVector<Sink> sinks;
-
   // Of the current row.
   Value row;
   DenseMap<Operation *, Value> rowScalars;

@@ -9,41 +9,8 @@
 using namespace mlir;
 using namespace mlir::prefill;
 
-bool EpilogueEmitter::isHeadNode(Operation *op) {
-  if (isa<RopeOp>(op))
-    return true;
-  auto norm = dyn_cast<RMSNormOp>(op);
-  return norm && norm.getHeadDim();
-}
-
-static int64_t headDimOf(Operation *op) {
-  if (auto rope = dyn_cast<RopeOp>(op))
-    return rope.getHeadDim();
-  return *cast<RMSNormOp>(op).getHeadDim();
-}
-
-LogicalResult EpilogueEmitter::verifyHeadNode(Operation *op, int64_t blockN) {
-  int64_t headDim = headDimOf(op);
-  int64_t columns = cast<ShapedType>(op->getResult(0).getType()).getDimSize(1);
-  if (headDim < 1 || columns % headDim != 0)
-    return op->emitOpError("has head_dim = ")
-           << headDim << ", which doesn't divide its " << columns << " columns";
-  if (blockN % headDim != 0)
-    return op->emitOpError("has head_dim = ")
-           << headDim << " in a tile of block_n = " << blockN
-           << " columns; block_n must be a multiple of it on target cpu";
-  auto rope = dyn_cast<RopeOp>(op);
-  if (rope && !rope.getTable())
-    return rope.emitOpError("has no table (run "
-                            "prefill-materialize-rope-tables)");
-  if (rope && rope.getRope().getRotaryDim() > headDim)
-    return rope.emitOpError("has rotary_dim = ")
-           << rope.getRope().getRotaryDim() << " but head_dim = " << headDim;
-  return success();
-}
-
 void EpilogueEmitter::materialize(Operation *op, const ColumnTile &tile) {
-  int64_t headDim = headDimOf(op);
+  int64_t headDim = EpilogueGraph::headDimOf(op);
   Value &buffer = headBuffers[op];
   if (!buffer)
     buffer = abi.allocateScratch(b.getF32Type(), tile.width + cpu.lanes);
