@@ -134,6 +134,21 @@ class Emulate(unittest.TestCase):
             whole = whole or bits
             self.assertEqual(bits, whole, options)
 
+    def test_packed_weights_are_kept_apart_from_the_cpus(self):
+        def stats(device):
+            return json.loads(tool("prefill-run", place("both.pfm"), "--weights", TINY, "--text", PROMPT, "--stats=json",
+                                   "--device", device, "--logits-out", place(device.partition(":")[0] + ".npy")))
+        for start in range(2):
+            for device, name in (("cpu", "both.pfm.weights"), ("cuda-emu:sm_80", "both.pfm.cuda.weights")):
+                used = stats(device)["weights_cache"]
+                self.assertEqual(used, str(place(name).resolve()) if start else "", device)
+        mapped = place("cuda-emu.npy").read_bytes()
+        run("--device=cuda-emu:sm_80", "--logits-out", place("out.npy"))
+        self.assertEqual(place("out.npy").read_bytes(), mapped)
+        self.assertIn("name the same file",
+                      error_of("prefill-run", place("both.pfm"), "--weights", TINY, "--text", PROMPT,
+                               "--device=cuda-emu:sm_80", "--logits-out", place("both.pfm.cuda.weights")))
+
     def test_counters_as_json(self):
         stats = json.loads(run("--device=cuda-emu:sm_80", "--counters", "--stats=json", "--chunk=8"))
         self.assertEqual(stats["variant"], "sm_80")

@@ -3,16 +3,19 @@
 
 #include "core/ModuleFile.h"
 #include "core/PlanChoice.h"
+#include "prefill/module/ModuleChecksum.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
+#include <random>
 
 using namespace prefill;
 using namespace prefill::test;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 namespace {
 
@@ -143,6 +146,32 @@ TEST(CudaPlan, StandsBesideOthers) {
     code->variant = "sm_80";
   EXPECT_THAT(verifyError(file),
               HasSubstr("plans 0 and 1 are both for 'cuda':sm_80"));
+}
+
+// Byte flips in the tables, sealed again: refused with one line, or harmless.
+TEST(CudaPlan, SurvivesSealedByteFlips) {
+  std::vector<uint8_t> valid = serialize(makeCudaModule());
+  std::mt19937 random(11);
+  int refused = 0, accepted = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::vector<uint64_t> aligned((valid.size() + 7) / 8);
+    auto *bytes = reinterpret_cast<uint8_t *>(aligned.data());
+    std::memcpy(bytes, valid.data(), valid.size());
+    for (int flips = 1 + random() % 3; flips > 0; --flips)
+      bytes[random() % valid.size()] ^= 1 << random() % 8;
+    module::sealModule(bytes, valid.size());
+    auto result = rt::verifyModule(reinterpret_cast<const std::byte *>(bytes),
+                                   valid.size());
+    ++(result ? accepted : refused);
+    if (result) {
+      EXPECT_FALSE(rt::listCode(**result).empty()); // walks plans and code
+      continue;
+    }
+    EXPECT_THAT(result.error().message, StartsWith("invalid module: "));
+    EXPECT_EQ(result.error().message.find('\n'), std::string::npos);
+  }
+  EXPECT_GT(refused, 1000);
+  EXPECT_GT(accepted, 100);
 }
 
 TEST(CudaPlan, HasNoPagesOfACpu) {
