@@ -602,9 +602,9 @@ Edit moveShuffle(std::string site, int64_t delta) {
   };
 }
 
-Edit addToLoad(std::string site, int64_t delta) {
+Edit addToResult(std::string site, int64_t delta) {
   return [=](OpBuilder &b, Operation *op, ValueRange) -> Value {
-    if (!isa<LLVM::LoadOp>(op) || siteOf(op) != site)
+    if (!isa<LLVM::LoadOp, NVVM::ShflOp>(op) || siteOf(op) != site)
       return {};
     return addNumber(b, op->getResult(0), delta);
   };

@@ -95,8 +95,8 @@ Edit admitOneMore(std::function<bool(mlir::LLVM::ICmpOp)> matches);
 Edit exchangeWith(std::string site, int64_t from, int64_t to);
 /// `delta` added to the lane that shuffles at `site` read.
 Edit moveShuffle(std::string site, int64_t delta);
-/// `delta` added to what is loaded at `site`.
-Edit addToLoad(std::string site, int64_t delta);
+/// `delta` added to what is loaded or exchanged at `site`.
+Edit addToResult(std::string site, int64_t delta);
 /// The launch's word `index` replaced by another one.
 Edit replaceWord(unsigned index, unsigned other);
 
