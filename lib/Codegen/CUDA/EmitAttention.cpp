@@ -136,6 +136,10 @@ private:
 
   /// Finds the workgroup's rows; what follows is for workgroups that have any.
   LogicalResult emitRows(AttentionWorkgroupOp op) {
+    if (op.getSelectedRows())
+      return op.emitOpError("has selected_rows, which target cuda has no "
+                            "kernel for (leave out "
+                            "prefill-hoist-row-selection)");
     lane = b.lane();
     rows = emitAttentionRows(b, frame.batch(), b.blockId(), shape);
     auto branch = scf::IfOp::create(b, b.less(b.i32(0), rows.count),

@@ -74,6 +74,7 @@ std::string AttentionProblem::source() const {
       << (base2 ? ", base2" : "");
   if (window)
     out << ", sliding_window = " << window << " : i64";
+  out << moreAttributes;
   if (selectedRows)
     out << ", selected_rows";
   out << ", lowering_config = #prefill.lowering_config<"

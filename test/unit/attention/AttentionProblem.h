@@ -36,6 +36,8 @@ struct AttentionProblem {
   double scale = 1.0;
   bool base2 = true;
   int64_t blockQ = 32, blockKv = 64;
+  /// Of the op, behind those above.
+  std::string moreAttributes;
   Form form = Form::Specialized;
   /// The result has the rows that a call selects.
   bool selectedRows = false;

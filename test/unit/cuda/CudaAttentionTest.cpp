@@ -278,6 +278,20 @@ TEST(CudaAttention, Refusals) {
             std::string::npos)
       << refusal(p);
   p = basic();
+  p.moreAttributes = ", softcap = 30.0 : f64";
+  EXPECT_NE(refusal(p).find("has softcap = 3.000000e+01, which target cuda has "
+                            "no kernel for"),
+            std::string::npos)
+      << refusal(p);
+  p.moreAttributes = ", selected_rows";
+  for (Form form : {Form::Specialized, Form::Plain}) {
+    p.form = form;
+    EXPECT_NE(refusal(p).find("has selected_rows, which target cuda has no "
+                              "kernel for"),
+              std::string::npos)
+        << refusal(p);
+  }
+  p = basic();
   p.headDimQk = p.headDimV = 256;
   p.blockQ = 64, p.blockKv = 32;
   EXPECT_NE(refusal(p).find("bytes of shared memory, expected at most 101376 "
