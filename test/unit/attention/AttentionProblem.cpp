@@ -51,7 +51,7 @@ std::string AttentionProblem::describe() const {
       << headDimV << (causal ? " causal" : "") << " window " << window
       << " scale " << scale << (base2 ? " base2" : "") << " tile " << blockQ
       << "x" << blockKv << " form " << int(form)
-      << (selectedRows ? " selected rows" : "");
+      << (selectedRows ? " selected rows" : "") << moreAttributes;
   return out.str();
 }
 

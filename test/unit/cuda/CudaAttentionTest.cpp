@@ -283,7 +283,8 @@ TEST(CudaAttention, Refusals) {
                             "no kernel for"),
             std::string::npos)
       << refusal(p);
-  p.moreAttributes = ", selected_rows";
+  p = basic();
+  p.selectedRows = true;
   for (Form form : {Form::Specialized, Form::Plain}) {
     p.form = form;
     EXPECT_NE(refusal(p).find("has selected_rows, which target cuda has no "
