@@ -281,7 +281,7 @@ TEST(GemmMutation, QKV) {
           {"query not scaled", editAll(dropFactor(0.3)), "result"},
           {"one row more stored",
            editOperand("epilogue.store", Role::Guard, admitOneRowMore()),
-           "counters"},
+           "result"},
       });
 }
 

@@ -126,7 +126,10 @@ void QKVProblem::check(CudaKernel &compiled,
   }
   query.download();
   cache.download();
-  // Every key and value once, and no other byte.
+  // Every query once, padded rows as well; every key and value once, and no
+  // other byte.
+  EXPECT_EQ(siteCounters(counters, "epilogue.store").globalBytes,
+            uint64_t(rows * queryColumns() * 2));
   for (const char *site : {"kv_append.store_k", "kv_append.store_v"})
     EXPECT_EQ(siteCounters(counters, site).globalBytes,
               uint64_t((realRows - 1) * kvColumns() * 2));
