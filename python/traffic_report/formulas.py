@@ -2,13 +2,14 @@
 
 Both are in bytes. `compulsory`: every input read once and every output written once; of a table (embedding, angles) and of
 a cache the rows that the call touches. `tile_traffic`: by site, the sectors of all requests as if nothing kept them; the
-sites that are not named are scalars of a row and partial sums.
+sites that are not named are scalars of a row.
 """
 import dataclasses
 
 from traffic_report.kernels import Cache, PlanError, Tensor
 
 INT32, INT64 = 4, 8
+SECTOR_BYTES = 32
 # A row of the batch's arrays, by the op that reads it.
 _BATCH_ROW_BYTES = {"embed": INT32, "rope": INT32, "kv_append": INT64, "select_rows": INT32}
 
@@ -113,6 +114,14 @@ def _gemm_traffic(kernel, call):
     rows, n = call.rows(kernel.domain), w.shape[0]
     tiles_m, tiles_n = _ceil_div(rows, kernel.block_m), _ceil_div(n, kernel.block_n)
     traffic = {"gemm.load_a": rows * x.row_bytes * tiles_n, "gemm.load_b": n * w.row_bytes * tiles_m}
+    for node in kernel.nodes:
+        if node.op != "row_rms_scale" or rows % kernel.block_m:
+            continue
+        # A lane takes a row's partial sums, 16 bytes at a time where rows begin at multiples of that: a sector each time.
+        partials = kernel.arguments[node.operands[1]].columns
+        if partials >= SECTOR_BYTES // 4:
+            steps = partials // 4 if partials % 4 == 0 else partials
+            traffic["epilogue.load_sumsq"] = rows * tiles_n * steps * SECTOR_BYTES
     return traffic
 
 

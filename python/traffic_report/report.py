@@ -8,16 +8,16 @@ import tempfile
 from traffic_report import formulas
 from traffic_report.kernels import parse_kernels
 
-SECTOR_BYTES = 32
+SECTOR_BYTES = formulas.SECTOR_BYTES
 # Moves ops into the epilogues of gemms; what is left without them is one kernel for each op of the model.
 FUSING_PASSES = ["prefill-fold-scale", "prefill-fuse-qkv-projection", "prefill-fuse-gate-up", "prefill-fold-norm",
                  "prefill-fold-kv-append-into-epilogue", "prefill-fold-residual-into-epilogue",
                  "prefill-fold-activation-into-epilogue"]
 MOST_OVER_COMPULSORY = 1.15
-# Of a launch's traffic: scalars of rows, partial sums.
+# Of a launch's traffic: scalars of rows.
 MOST_REST = 0.05
-# Where lanes ask for the same bytes: those of all lanes are more than their sectors.
-SHARED_BY_LANES = ("epilogue.load", "epilogue.load_angle")
+# Scalars and what several lanes ask for: bytes are not those of the sectors.
+NOT_WHOLE_SECTORS = ("epilogue.load", "epilogue.load_angle", "epilogue.load_sumsq")
 # Sites of mainloops; epilogues may conflict where a tile's rows don't fill the banks.
 MAINLOOP_PREFIXES = ("gemm.", "attention.")
 
@@ -63,6 +63,7 @@ def count(setup, disabled):
 class Row:
     """A launch of the layer; bytes."""
     name: str
+    tile: str
     compulsory: int
     distinct: int
     formula: int   # of the sites that it names
@@ -100,7 +101,7 @@ def row_of(launch, kernel, call):
     for name, expected in formula.items():
         global_bytes, sectors, distinct, _ = sites.get(name, (0, 0, 0, 0))
         expect(f"bytes in sectors at {name}", sectors, expected)
-        if name not in SHARED_BY_LANES:
+        if name not in NOT_WHOLE_SECTORS:
             expect(f"bytes at {name} (whole sectors)", global_bytes, expected)
         if name.startswith("kv_append."):
             expect(f"distinct bytes at {name} (each address once)", distinct, expected)
@@ -109,7 +110,8 @@ def row_of(launch, kernel, call):
             expect(f"bank conflicts at {name}", conflicts, 0)
     if (instructions := formulas.matrix_instructions(kernel, call)) is not None:
         expect("matrix instructions", launch["matrix_instructions"], instructions)
-    row = Row(launch["name"], sum(formulas.compulsory(kernel, call)),
+    row = Row(launch["name"], "x".join(str(size) for size in (kernel.block_m, kernel.block_n, kernel.block_kv) if size),
+              sum(formulas.compulsory(kernel, call)),
               (launch["distinct_load_sectors"] + launch["distinct_store_sectors"]) * SECTOR_BYTES, sum(formula.values()),
               sum(sites[name][1] for name in formula if name in sites),
               sum(sums[1] for name, sums in sites.items() if name not in formula), launch["bank_conflicts"], errors)
@@ -134,13 +136,13 @@ def _mb(size):
 
 
 def table(rows):
-    lines = ["| launch | compulsory MB | distinct MB | ratio | without caches MB | by the tiles MB | rest | bank conflicts |",
-             "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    lines = ["| launch | tile | compulsory MB | distinct MB | ratio | without caches MB | by the tiles MB | rest | bank conflicts |",
+             "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
     for row in rows:
-        lines.append(f"| {row.name} | {_mb(row.compulsory)} | {_mb(row.distinct)} | {row.distinct / row.compulsory:.3f} | "
+        lines.append(f"| {row.name} | {row.tile} | {_mb(row.compulsory)} | {_mb(row.distinct)} | {row.distinct / row.compulsory:.3f} | "
                      f"{_mb(row.traffic)} | {_mb(row.formula)} | {row.rest / row.traffic:.1%} | {row.conflicts} |")
     compulsory, distinct, traffic = (sum(getattr(row, key) for row in rows) for key in ("compulsory", "distinct", "traffic"))
-    lines.append(f"| **{len(rows)} launches** | {_mb(compulsory)} | {_mb(distinct)} | {distinct / compulsory:.3f} | "
+    lines.append(f"| **{len(rows)} launches** | | {_mb(compulsory)} | {_mb(distinct)} | {distinct / compulsory:.3f} | "
                  f"{_mb(traffic)} | {_mb(sum(row.formula for row in rows))} | "
                  f"{sum(row.rest for row in rows) / traffic:.1%} | {sum(row.conflicts for row in rows)} |")
     return "\n".join(lines)
