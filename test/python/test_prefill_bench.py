@@ -83,9 +83,9 @@ class Rows(unittest.TestCase):
         with tempfile.TemporaryDirectory() as scratch:
             tools, modules = pathlib.Path(scratch) / "bin", pathlib.Path(scratch) / "modules"
             tools.mkdir()
-            for name, text in (("prefill-translate", "exit 0"), ("prefill-opt", "echo 'error: no such thing' >&2; exit 3")):
-                (tools / name).write_text(f"#!/bin/sh\n{text}\n")
-                (tools / name).chmod(0o755)
+            (tools / "prefill-translate").symlink_to(BIN / "prefill-translate")
+            (tools / "prefill-opt").write_text("#!/bin/sh\necho 'error: no such thing' >&2; exit 3\n")
+            (tools / "prefill-opt").chmod(0o755)
             output = pathlib.Path(scratch) / "rows.json"
             result = bench("--filter", TINY, "--modules", modules, "--bin", tools, "--json", output)
             self.assertNotEqual(result.returncode, 0)
