@@ -79,6 +79,21 @@ constexpr Step kSteps[] = {
 constexpr const char *kLevelNames[] = {"model", "fused",  "config",
                                        "tiled", "kernel", "target"};
 
+/// What was measured on the chip, as options of the pass.
+std::string tunedTiles(const CompileOptions &options) {
+  auto found = options.tuning.cuda.find(options.target.chip);
+  if (found == options.tuning.cuda.end())
+    return "";
+  auto list = [](StringRef option, const auto &entries) {
+    std::string text;
+    for (const auto &entry : entries)
+      text += (text.empty() ? " " + option.str() + "=" : ",") + toText(entry);
+    return text;
+  };
+  return list("gemm-tiles", found->second.gemms) +
+         list("attention-tiles", found->second.attentions);
+}
+
 std::string requiredOptions(const Step &step, const CompileOptions &options) {
   StringRef flag = step.flag;
   if (flag == "prefill-specialize-model") {
@@ -87,19 +102,20 @@ std::string requiredOptions(const Step &step, const CompileOptions &options) {
                        " max-seq=" + std::to_string(options.maxSeq);
     return options.dtype.empty() ? text : text + " dtype=" + options.dtype;
   }
-  if ((flag == "prefill-select-lowering-strategy" || flag == "prefill-pad-m") &&
-      options.target.isCuda())
+  if (flag == "prefill-select-lowering-strategy" && options.target.isCuda())
+    return "target=" + options.target.planName() + tunedTiles(options);
+  if (flag == "prefill-pad-m" && options.target.isCuda())
     return "target=" + options.target.planName();
   if (flag == "prefill-select-lowering-strategy")
     return "l1=" + std::to_string(options.caches.l1) +
            " l2=" + std::to_string(options.caches.l2) +
            " l3=" + std::to_string(options.caches.l3) +
-           " gemm-block-m=" + std::to_string(options.tuning.gemmBlockM) +
-           " gemm-block-n=" + std::to_string(options.tuning.gemmBlockN) +
+           " gemm-block-m=" + std::to_string(options.tuning.cpu.gemmBlockM) +
+           " gemm-block-n=" + std::to_string(options.tuning.cpu.gemmBlockN) +
            " attention-block-q=" +
-           std::to_string(options.tuning.attentionBlockQ) +
+           std::to_string(options.tuning.cpu.attentionBlockQ) +
            " attention-block-kv=" +
-           std::to_string(options.tuning.attentionBlockKv);
+           std::to_string(options.tuning.cpu.attentionBlockKv);
   if (flag == "prefill-convert-to-cpu-kernels")
     return "isa=" + options.isa;
   if (flag == "prefill-convert-to-cuda-kernels")

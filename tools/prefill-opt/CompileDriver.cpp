@@ -156,10 +156,10 @@ std::optional<std::string> chooseAssembler(const DriverOptions &options) {
 std::optional<int> readTuning(StringRef path, CompileOptions &options) {
   if (path.empty())
     return fail("--tuning is '', expected the name of a file");
-  llvm::Expected<CpuTuning> tuning = readCpuTuning(path);
+  llvm::Expected<Tuning> tuning = readTuningFile(path);
   if (!tuning)
     return fail("--tuning: " + llvm::toString(tuning.takeError()));
-  options.tuning = *tuning;
+  options.tuning = std::move(*tuning);
   return std::nullopt;
 }
 

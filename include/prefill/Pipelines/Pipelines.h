@@ -9,8 +9,8 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "prefill/Codegen/CPU/CpuCaches.h"
-#include "prefill/Codegen/CPU/CpuTuning.h"
 #include "prefill/Pipelines/Target.h"
+#include "prefill/Pipelines/TuningFile.h"
 #include "llvm/ADT/StringRef.h"
 #include <optional>
 #include <string>
@@ -34,7 +34,7 @@ struct CompileOptions {
   int64_t kvBlockSize = 16;            ///< tokens a block of paged_nhd
   int64_t maxSeq = 0; ///< 0: the lesser of 4096 and the model's maximum
   CpuCaches caches;   ///< what tiles are made for
-  CpuTuning tuning;   ///< what overrules them
+  Tuning tuning;      ///< what overrules the tables of tiles
   std::vector<std::string> disabledPasses; ///< flags of passes to leave out
   std::string isa =
       "avx512_bf16"; ///< the variant that levels kernel and target print

@@ -199,7 +199,8 @@ static double cyclesPerScore(const CudaChip &chip, const AttentionHeads &heads,
 
 llvm::Expected<CudaAttentionTile>
 prefill::cudaAttentionTile(const CudaChip &chip, const AttentionHeads &heads,
-                           int64_t seqlen, bool plain) {
+                           int64_t seqlen, bool plain,
+                           CudaAttentionTile given) {
   if (heads.group > 2 * kMaxWarps * kMmaRows)
     return llvm::createStringError(
         llvm::formatv("attention has {0} query heads a KV head; target cuda "
@@ -209,11 +210,18 @@ prefill::cudaAttentionTile(const CudaChip &chip, const AttentionHeads &heads,
   std::optional<CudaAttentionTile> best;
   double bestTime = 0.0;
   llvm::Error last = llvm::Error::success();
-  for (int64_t rows : {16, 32, 64, 128, 256}) {
-    if (rows < heads.group)
-      continue;
-    for (int64_t blockKv : {16, 32, 64, 128}) {
-      CudaAttentionTile tile{rows / heads.group, blockKv};
+  llvm::SmallVector<int64_t> blockQs;
+  for (int64_t rows : {16, 32, 64, 128, 256})
+    if (rows >= heads.group)
+      blockQs.push_back(rows / heads.group);
+  llvm::SmallVector<int64_t> blockKvs = {16, 32, 64, 128};
+  if (given.blockQ)
+    blockQs = {given.blockQ};
+  if (given.blockKv)
+    blockKvs = {given.blockKv};
+  for (int64_t blockQ : blockQs) {
+    for (int64_t blockKv : blockKvs) {
+      CudaAttentionTile tile{blockQ, blockKv};
       llvm::Expected<AttentionLayout> layout =
           attentionLayout(chip, heads, tile);
       if (!layout) {

@@ -1,6 +1,7 @@
 //===- GemmTileTable.cpp - tiles of CUDA gemms ----------------------------===//
 #include "prefill/Codegen/CUDA/GemmTileTable.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MathExtras.h"
 #include <algorithm>
 #include <limits>
@@ -150,6 +151,37 @@ static bool fits(const GemmColumns &columns, int64_t width) {
                       [&](int64_t part) { return part % width == 0; });
 }
 
+std::optional<std::string> prefill::whyNoGemmTile(const CudaChip &chip,
+                                                  const GemmColumns &columns,
+                                                  int64_t blockM,
+                                                  int64_t blockN) {
+  auto listed = [](llvm::ArrayRef<int64_t> numbers) {
+    return llvm::join(
+        llvm::map_range(numbers,
+                        [](int64_t number) { return std::to_string(number); }),
+        ", ");
+  };
+  if (!llvm::is_contained(kHeightList, blockM))
+    return "block_m is " + std::to_string(blockM) + ", expected one of " +
+           listed(kHeightList);
+  std::string width = "block_n is " + std::to_string(blockN) + ", expected a ";
+  if (blockN < kLaneColumns || blockN > kMaxWidth || blockN % kLaneColumns != 0)
+    return width + "multiple of " + std::to_string(kLaneColumns) + " from " +
+           std::to_string(kLaneColumns) + " to " + std::to_string(kMaxWidth);
+  if (columns.unit && blockN % columns.unit != 0)
+    return width + "multiple of head_dim = " + std::to_string(columns.unit);
+  if (columns.granularity && blockN % (2 * columns.granularity) != 0)
+    return width + "multiple of two interleaved runs of " +
+           std::to_string(columns.granularity) + " columns";
+  if (!fits(columns, blockN))
+    return width + "divisor of the parts of [" + listed(columns.parts) +
+           "] columns";
+  if (!gemmTile(chip, blockM, blockN))
+    return "a tile of " + std::to_string(blockM) + "x" +
+           std::to_string(blockN) + " has no room on " + chip.name.str();
+  return std::nullopt;
+}
+
 /// Candidate widths: the table's, and multiples of a head of any size.
 static llvm::SmallVector<int64_t> widthsFor(const GemmColumns &columns) {
   llvm::SmallVector<int64_t> widths;
@@ -175,12 +207,24 @@ static llvm::SmallVector<int64_t> widthsFor(const GemmColumns &columns) {
 std::optional<GemmTile> prefill::selectGemmTile(const CudaChip &chip,
                                                 llvm::ArrayRef<int64_t> rows,
                                                 int64_t k,
-                                                const GemmColumns &columns) {
+                                                const GemmColumns &columns,
+                                                const GemmTileLimits &limits) {
   int64_t total =
       std::accumulate(columns.parts.begin(), columns.parts.end(), int64_t(0));
   llvm::SmallVector<GemmTile> tiles;
-  for (int64_t blockM : kHeightList)
-    for (int64_t width : widthsFor(columns))
+  llvm::SmallVector<int64_t> widths = widthsFor(columns);
+  if (limits.blockN)
+    widths = {limits.blockN};
+  if (limits.widest)
+    llvm::erase_if(widths,
+                   [&](int64_t width) { return width > limits.widest; });
+  if (limits.widest && !widths.empty())
+    widths = {*llvm::max_element(widths)};
+  llvm::SmallVector<int64_t> heights(llvm::ArrayRef<int64_t>{kHeightList});
+  if (limits.blockM)
+    heights = {limits.blockM};
+  for (int64_t blockM : heights)
+    for (int64_t width : widths)
       if (std::optional<GemmTile> tile = gemmTile(chip, blockM, width))
         tiles.push_back(*tile);
   llvm::SmallVector<double> relative(tiles.size(), 0.0);

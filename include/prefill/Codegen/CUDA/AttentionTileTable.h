@@ -89,11 +89,11 @@ AttentionWaves attentionWaves(const CudaChip &chip, const AttentionHeads &heads,
 
 /// The tile whose estimated time for a prompt of `seqlen` tokens is the least
 /// among those that fit the chip. `plain`: the smallest one, what tiling is
-/// compared against.
-llvm::Expected<CudaAttentionTile> cudaAttentionTile(const CudaChip &chip,
-                                                    const AttentionHeads &heads,
-                                                    int64_t seqlen,
-                                                    bool plain = false);
+/// compared against. `given`: what somebody demands; 0: anything.
+llvm::Expected<CudaAttentionTile>
+cudaAttentionTile(const CudaChip &chip, const AttentionHeads &heads,
+                  int64_t seqlen, bool plain = false,
+                  CudaAttentionTile given = {0, 0});
 
 /// Prompt that tiles are chosen for where nobody says another length: what a
 /// server's chunk has.

@@ -8,6 +8,7 @@
 #include "prefill/Codegen/CUDA/ChipTable.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <optional>
+#include <string>
 
 namespace mlir::prefill {
 
@@ -46,12 +47,25 @@ struct GemmColumns {
   int64_t granularity = 0; // interleaved runs of which a tile takes pairs
 };
 
+/// What somebody demands of a tile; 0: anything.
+struct GemmTileLimits {
+  int64_t blockM = 0;
+  int64_t blockN = 0;
+  int64_t widest = 0;
+};
+
+/// Why an op with such columns cannot have that tile; nullopt where it can.
+std::optional<std::string> whyNoGemmTile(const CudaChip &chip,
+                                         const GemmColumns &columns,
+                                         int64_t blockM, int64_t blockN);
+
 /// The tile that is best over several row counts: the sum of its estimated
 /// times, each over the least that a tile takes for that count, is the lowest.
 /// A plan has one tile for every prompt. nullopt where no width fits.
 std::optional<GemmTile> selectGemmTile(const CudaChip &chip,
                                        llvm::ArrayRef<int64_t> rows, int64_t k,
-                                       const GemmColumns &columns);
+                                       const GemmColumns &columns,
+                                       const GemmTileLimits &limits = {});
 /// The smallest tile that the columns allow: what tiling is compared against.
 std::optional<GemmTile> smallestGemmTile(const CudaChip &chip,
                                          const GemmColumns &columns);

@@ -20,8 +20,10 @@ constexpr int64_t kLogitRows[] = {1, 16};
 
 class CudaTiles : public TargetTiles {
 public:
-  CudaTiles(const CudaChip &chip, ArrayRef<int64_t> rows, bool plain)
-      : chip(chip), rows(rows.begin(), rows.end()), plain(plain) {}
+  CudaTiles(const CudaChip &chip, ArrayRef<int64_t> rows,
+            const CudaTuning &tuning, bool plain)
+      : chip(chip), rows(rows.begin(), rows.end()), tuning(tuning),
+        plain(plain) {}
 
   StringRef name() const override { return "cuda"; }
 
@@ -63,9 +65,15 @@ public:
     ArrayRef<int64_t> counts = rows;
     if (demands.domain == RowDomain::Logits)
       counts = kLogitRows;
+    FailureOr<GemmTileLimits> limits = tunedGemm(op, columns, counts);
+    if (failed(limits))
+      return failure();
     std::optional<GemmTile> tile =
         plain ? smallestGemmTile(chip, columns)
-              : selectGemmTile(chip, counts, k, columns);
+              : selectGemmTile(chip, counts, k, columns, *limits);
+    if (!tile && limits->blockM)
+      return op->emitOpError("is given a height of ")
+             << limits->blockM << ", expected one of " << gemmBlockHeights();
     if (!tile)
       return noTileWidth(op, demands, name());
     if (!plain)
@@ -93,7 +101,8 @@ public:
     heads.causal = op.getCausal();
     heads.slidingWindow = op.getSlidingWindow().value_or(0);
     llvm::Expected<CudaAttentionTile> tile =
-        cudaAttentionTile(chip, heads, kAttentionTargetSeqlen, plain);
+        cudaAttentionTile(chip, heads, kAttentionTargetSeqlen, plain,
+                          tunedAttention(cache, heads));
     if (!tile)
       return op.emitOpError("has no tile: ")
              << llvm::toString(tile.takeError());
@@ -102,6 +111,57 @@ public:
   }
 
 private:
+  /// What was measured for the op, at as many rows as tiles are chosen for.
+  FailureOr<GemmTileLimits> tunedGemm(GemmOp op, const GemmColumns &columns,
+                                      ArrayRef<int64_t> counts) const {
+    auto weight = cast<ShapedType>(op.getWeight().getType());
+    std::string dtype = elementName(weight.getElementType());
+    int64_t n = weight.getDimSize(0), k = weight.getDimSize(1);
+    if (plain)
+      return GemmTileLimits{};
+    // Partial sums of a row are as many as tiles.
+    bool oneWidth =
+        op.getEpilogue()
+            .walk([](RowSumsqOp) { return WalkResult::interrupt(); })
+            .wasInterrupted();
+    std::vector<int64_t> widths = tuning.gemmWidths(dtype, n, k);
+    if (oneWidth && widths.size() > 1)
+      return op->emitOpError("is given tiles of ")
+             << widths[0] << " and " << widths[1]
+             << " columns, expected one width for all rows: its epilogue has "
+                "row sums";
+    std::optional<CudaGemmTuning> entry =
+        tuning.gemm(dtype, *llvm::max_element(counts), n, k);
+    if (!entry && !(oneWidth && !widths.empty()))
+      return GemmTileLimits{tuning.gemmBlockM, 0, tuning.gemmBlockN};
+    GemmTileLimits limits{entry ? entry->blockM : 0,
+                          entry ? entry->blockN : widths.front()};
+    int64_t blockM = limits.blockM ? limits.blockM : gemmBlockHeights().front();
+    if (std::optional<std::string> reason =
+            whyNoGemmTile(chip, columns, blockM, limits.blockN))
+      return op->emitOpError("is given a tile that does not fit: ") << *reason;
+    return limits;
+  }
+
+  CudaAttentionTile tunedAttention(KVCacheType cache,
+                                   const AttentionHeads &heads) const {
+    std::string dtype = elementName(cache.getDtype());
+    CudaAttentionTile given{tuning.attentionBlockQ, tuning.attentionBlockKv};
+    if (std::optional<int64_t> keys =
+            tuning.attentionKeys(dtype, heads.group, heads.headDimQk))
+      given = {0, *keys};
+    if (auto entry = tuning.attention(dtype, *llvm::max_element(rows),
+                                      heads.group, heads.headDimQk))
+      given.blockQ = entry->blockQ;
+    return given;
+  }
+
+  static std::string elementName(Type element) {
+    std::string name;
+    llvm::raw_string_ostream(name) << element;
+    return name;
+  }
+
   LogicalResult refuseCache(Operation *op, KVCacheType cache) const {
     if (cache.getLayout() == KVLayout::PagedVNNI)
       return op->emitOpError(
@@ -117,6 +177,7 @@ private:
 
   const CudaChip &chip;
   SmallVector<int64_t> rows;
+  CudaTuning tuning;
   bool plain;
 };
 
@@ -124,6 +185,7 @@ private:
 
 std::unique_ptr<TargetTiles> prefill::createCudaTiles(const CudaChip &chip,
                                                       ArrayRef<int64_t> rows,
+                                                      const CudaTuning &tuning,
                                                       bool plain) {
-  return std::make_unique<CudaTiles>(chip, rows, plain);
+  return std::make_unique<CudaTiles>(chip, rows, tuning, plain);
 }

@@ -118,6 +118,8 @@ private:
   RowDomain domainOf(Operation *op);
   /// Of the target; null after an error.
   std::unique_ptr<TargetTiles> createTiles();
+  /// What options overrule of the tables; nullopt after an error.
+  std::optional<CudaTuning> parseCudaTuning();
 
   std::shared_ptr<const TargetTiles> tiles; // passes are copied
 };
@@ -135,7 +137,8 @@ std::unique_ptr<TargetTiles> SelectLoweringStrategyPass::createTiles() {
       SmallVector<int64_t> counts(rows.begin(), rows.end());
       if (counts.empty())
         llvm::append_range(counts, kPromptRows);
-      return createCudaTiles(*chip, counts, plain);
+      std::optional<CudaTuning> tuning = parseCudaTuning();
+      return tuning ? createCudaTiles(*chip, counts, *tuning, plain) : nullptr;
     }
   std::string valid = "cpu";
   for (const CudaChip &chip : cudaChips())
@@ -143,6 +146,31 @@ std::unique_ptr<TargetTiles> SelectLoweringStrategyPass::createTiles() {
   getOperation().emitError()
       << "unknown target '" << target << "'; valid are " << valid;
   return nullptr;
+}
+
+std::optional<CudaTuning> SelectLoweringStrategyPass::parseCudaTuning() {
+  CudaTuning tuning;
+  tuning.gemmBlockM = gemmBlockM;
+  tuning.gemmBlockN = gemmBlockN;
+  tuning.attentionBlockQ = attentionBlockQ;
+  tuning.attentionBlockKv = attentionBlockKv;
+  auto read = [&](StringRef option, auto &texts, auto parse, auto &entries) {
+    for (const std::string &text : texts) {
+      auto entry = parse(text);
+      if (!entry) {
+        getOperation().emitError() << getArgument() << ": " << option << " is "
+                                   << llvm::toString(entry.takeError());
+        return false;
+      }
+      entries.push_back(std::move(*entry));
+    }
+    return true;
+  };
+  if (!read("gemm-tiles", gemmTiles, parseGemmTuning, tuning.gemms) ||
+      !read("attention-tiles", attentionTiles, parseAttentionTuning,
+            tuning.attentions))
+    return std::nullopt;
+  return tuning;
 }
 
 /// What the target cannot do, named before anything is changed.

@@ -7,6 +7,7 @@
 #include "prefill/Codegen/CPU/CpuCaches.h"
 #include "prefill/Codegen/CPU/CpuTuning.h"
 #include "prefill/Codegen/CUDA/ChipTable.h"
+#include "prefill/Codegen/CUDA/CudaTuning.h"
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
 
 namespace mlir::prefill {
@@ -47,8 +48,10 @@ public:
 std::unique_ptr<TargetTiles>
 createCpuTiles(const CpuCaches &caches, const CpuTuning &tuning, bool plain);
 /// `rows`: the row counts that tiles are chosen for.
-std::unique_ptr<TargetTiles>
-createCudaTiles(const CudaChip &chip, ArrayRef<int64_t> rows, bool plain);
+std::unique_ptr<TargetTiles> createCudaTiles(const CudaChip &chip,
+                                             ArrayRef<int64_t> rows,
+                                             const CudaTuning &tuning,
+                                             bool plain);
 
 /// The error of an op for which no width fits.
 InFlightDiagnostic noTileWidth(Operation *op, const ColumnDemands &demands,

@@ -436,7 +436,7 @@ def SelectLoweringStrategyPass : Pass<"prefill-select-lowering-strategy", "::mli
     ```
     Tile sizes come from Codegen/CPU/TileTable, which computes them from the sizes of the caches, or from
     Codegen/CUDA/GemmTileTable, by the chip: tiles straddle neither heads nor the parts of a split. A row_sumsq gets a
-    partial for each tile. What the target cannot do is an error that names op, attribute and target.
+    partial for each tile. A tile that an option gives and that does not fit is an error. What the target cannot do is an error that names op, attribute and target.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"", "target whose tile sizes are used: cpu, or cuda: and a chip">,
@@ -448,7 +448,9 @@ def SelectLoweringStrategyPass : Pass<"prefill-select-lowering-strategy", "::mli
     Option<"gemmBlockM", "gemm-block-m", "int64_t", "0", "overrules the table: rows of a gemm's workgroup">,
     Option<"gemmBlockN", "gemm-block-n", "int64_t", "0", "overrules the table: widest tile of a gemm">,
     Option<"attentionBlockQ", "attention-block-q", "int64_t", "0", "overrules the table: query rows of a workgroup">,
-    Option<"attentionBlockKv", "attention-block-kv", "int64_t", "0", "overrules the table: keys of a step">
+    Option<"attentionBlockKv", "attention-block-kv", "int64_t", "0", "overrules the table: keys of a step">,
+    ListOption<"gemmTiles", "gemm-tiles", "std::string", "tiles of a CUDA chip's gemms by dtype, rows, N and K, before those options: bf16/6144x4096:128x128 is block_m x block_n for any rows, bf16/512x6144x4096:64x128 for calls of up to 512">,
+    ListOption<"attentionTiles", "attention-tiles", "std::string", "the same for attention by dtype, query heads a KV head and head_dim: bf16/g4/d128:32x64 is block_q x block_kv, bf16/g4/d128/s512:16x64 for calls of up to 512 rows">
   ];
   let dependentDialects = ["::mlir::prefill::PrefillDialect"];
   let statistics = [
