@@ -7,11 +7,12 @@ Exit code 0 within the bound, 1 above it, 2 if the files cannot be compared.
 Needs numpy only. As a library: `rel_error(actual, expected)`.
 """
 
-import argparse
 import pathlib
 import sys
 
 import numpy as np
+
+from command_line import ArgumentParser
 
 
 def rel_error(actual, expected) -> float:
@@ -42,7 +43,7 @@ def _load(path: pathlib.Path) -> np.ndarray:
 
 
 def main(argv=None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("actual", type=pathlib.Path)
     parser.add_argument("expected", type=pathlib.Path)
     parser.add_argument("--max-rel", type=float, required=True, help="largest relative error allowed")

@@ -5,7 +5,6 @@ Run it through scripts/make-goldens, which brings torch and transformers.
 test/golden/README.md describes the files and derives the tolerances.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -22,6 +21,7 @@ from safetensors.torch import save_file
 
 import numpy_decoder
 from check_logits import rel_error
+from command_line import ArgumentParser
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LENGTHS = [1, 2, 63, 64, 65, 127, 128, 129, 513]
@@ -298,7 +298,7 @@ def compare(made: pathlib.Path, committed: pathlib.Path) -> list:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing, compare with what is committed")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "test" / "golden")
     parser.add_argument("names", nargs="*", help=f"of tiny, {', '.join(MODELS)}")

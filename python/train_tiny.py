@@ -24,7 +24,6 @@ virtual environment). Run:
     nice python3 python/train_tiny.py --phase core --init build/tiny-broad --lr 2e-3 --out test/models/tiny
 """
 
-import argparse
 import hashlib
 import json
 import math
@@ -32,6 +31,8 @@ import os
 import pathlib
 import sys
 import time
+
+from command_line import ArgumentParser
 
 PHASES = {  # texts, short sequences a step
     "broad": (["Apache-2.0", "Artistic", "BSD", "GPL-2", "GPL-3", "LGPL-2.1", "LGPL-3", "MPL-2.0"], 8),
@@ -84,7 +85,7 @@ def load_text(directory: pathlib.Path, names: list) -> bytes:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--phase", required=True, choices=list(PHASES))
     parser.add_argument("--init", type=pathlib.Path, help="checkpoint to start from (default: random weights)")
     parser.add_argument("--out", required=True, type=pathlib.Path)

@@ -1,9 +1,9 @@
-"""The command line of scripts/sass-report, run in an environment with nvdisasm."""
-import argparse
+"""The command line of scripts/sass-report."""
 import json
 import pathlib
 import sys
 
+from command_line import ArgumentParser
 from sass_report import docs, report, shipped
 from sass_report.disassembly import disassemble
 
@@ -11,8 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def parse_arguments(arguments):
-    parser = argparse.ArgumentParser(prog="scripts/sass-report", allow_abbrev=False)
-    parser.error = lambda message: sys.exit(f"error: {message}")
+    parser = ArgumentParser(prog="scripts/sass-report")
     parser.add_argument("cubins", nargs="*", type=pathlib.Path, metavar="FILE.cubin")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE")
     parser.add_argument("--shipped", action="store_true")

@@ -1,8 +1,7 @@
 """Machine code of a cubin as instructions, by nvdisasm."""
 import dataclasses
-import importlib.util
 import json
-import pathlib
+import shutil
 import subprocess
 
 INSTRUCTION_BYTES = 16  # of every chip since sm_70
@@ -21,18 +20,22 @@ class Kernel:
     instructions: tuple
 
 
-def find_nvdisasm():
-    """The program of the PyPI package nvidia-cuda-nvdisasm, of any version of CUDA."""
-    package = importlib.util.find_spec("nvidia")
-    for place in (package.submodule_search_locations if package else []):
-        for program in sorted(pathlib.Path(place).glob("*/bin/nvdisasm")):
-            return program
-    raise RuntimeError("nvdisasm was not found (expected the package nvidia-cuda-nvdisasm)")
+def find_tool(name):
+    """Where prefill-opt looks for ptxas: PATH, then the toolkit's usual place. None: it is nowhere."""
+    return shutil.which(name) or shutil.which(name, path="/usr/local/cuda/bin")
+
+
+def require_tool(name):
+    """Raises RuntimeError where it is nowhere."""
+    program = find_tool(name)
+    if not program:
+        raise RuntimeError(f"{name} was not found (expected in PATH or /usr/local/cuda/bin; scripts/bootstrap installs it)")
+    return program
 
 
 def disassemble(path, program=None):
     """The kernels of a cubin. Raises RuntimeError with nvdisasm's message."""
-    result = subprocess.run([program or find_nvdisasm(), "-json", path], stdin=subprocess.DEVNULL, capture_output=True)
+    result = subprocess.run([program or require_tool("nvdisasm"), "-json", path], stdin=subprocess.DEVNULL, capture_output=True)
     if result.returncode:
         message = result.stderr.decode(errors="replace").strip().splitlines()
         raise RuntimeError(f"cannot disassemble '{path}': {message[0] if message else 'nvdisasm failed'}")

@@ -2,11 +2,10 @@
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import tempfile
 
-from sass_report.disassembly import disassemble
+from sass_report.disassembly import disassemble, require_tool
 
 MODELS = ("llama-3-8b", "qwen2.5-0.5b")
 CHIPS = ("sm_80", "sm_86", "sm_89", "sm_90")
@@ -21,17 +20,9 @@ def run(*command):
     return result.stdout
 
 
-def find_assembler():
-    """Where prefill-opt looks for ptxas: PATH, then the toolkit's usual place; None: it is nowhere."""
-    return shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
-
-
 def assembler_version():
     """Of ptxas, for example "13.0.88". Machine code depends on it."""
-    program = find_assembler()
-    if not program:
-        raise RuntimeError("ptxas was not found (expected in PATH or /usr/local/cuda/bin)")
-    found = re.search(r"V(\d+(?:\.\d+)+)", run(program, "--version"))
+    found = re.search(r"V(\d+(?:\.\d+)+)", run(require_tool("ptxas"), "--version"))
     return found.group(1) if found else "unknown"
 
 

@@ -1,9 +1,10 @@
 """The command line of scripts/traffic-report."""
-import argparse
 import json
+import os
 import pathlib
 import sys
 
+from command_line import ArgumentParser, positive
 from traffic_report import report
 from traffic_report.kernels import PlanError
 
@@ -13,22 +14,34 @@ BEGIN, END = "<!-- scripts/traffic-report: begin -->\n", "<!-- scripts/traffic-r
 
 
 def parse_arguments(arguments):
-    parser = argparse.ArgumentParser(prog="scripts/traffic-report", allow_abbrev=False)
-    parser.error = lambda message: sys.exit(f"error: {message}")
+    parser = ArgumentParser(prog="scripts/traffic-report")
     parser.add_argument("--shape", default="llama-3-8b")
-    parser.add_argument("--tokens", type=int, default=1024)
+    parser.add_argument("--tokens", type=positive, default=1024)
     parser.add_argument("--chip", default="sm_80")
     parser.add_argument("--kv-layout", default="contiguous")
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin")
-    parser.add_argument("--save", type=pathlib.Path, metavar="FILE")
-    parser.add_argument("--load", type=pathlib.Path, metavar="FILE")
+    files = parser.add_mutually_exclusive_group()
+    files.add_argument("--save", type=pathlib.Path, metavar="FILE")
+    files.add_argument("--load", type=pathlib.Path, metavar="FILE")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--check", action="store_true")
     what.add_argument("--update-docs", action="store_true")
     options = parser.parse_args(arguments)
-    if options.tokens < 1:
-        parser.error(f"--tokens is {options.tokens}, expected at least 1")
+    # Counting takes minutes.
+    if options.save and (options.save.is_dir() or not os.access(options.save.parent, os.W_OK)):
+        parser.error(f"--save is '{options.save}', expected a file in a directory that can be written to")
     return options
+
+
+def load(path):
+    """What --save wrote: (IR, counters) of the fused and the unfused form."""
+    try:
+        runs = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"cannot read '{path}': {error}") from error
+    if not isinstance(runs, list) or [list(map(type, run)) for run in runs if isinstance(run, list)] != [[str, list]] * 2:
+        raise ValueError(f"'{path}' holds no counters of two runs, expected what --save writes")
+    return runs
 
 
 def split_docs():
@@ -46,7 +59,7 @@ def main(arguments):
     setup = report.Setup(options.shape, options.tokens, options.chip, options.kv_layout, options.bin)
     try:
         if options.load:
-            runs = json.loads(options.load.read_text())
+            runs = load(options.load)
         else:
             runs = [report.count(setup, disabled) for disabled in ([], report.FUSING_PASSES)]
         if options.save:

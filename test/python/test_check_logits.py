@@ -56,6 +56,7 @@ class CommandLine(unittest.TestCase):
         missing = self.run_tool(None, one, "--max-rel", "1")
         self.assertEqual(missing.returncode, 2)
         self.assertTrue(missing.stderr.startswith("error: "), missing.stderr)
+        self.assertEqual(self.run_tool(one, one, "--max-rel", "x").stderr, "error: argument --max-rel: invalid float value: 'x'\n")
 
 
 if __name__ == "__main__":

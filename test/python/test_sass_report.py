@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
@@ -119,16 +120,19 @@ class Shipped(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "nowhere/prefill-translate is no program"):
             list(shipped.kernels_of(pathlib.Path("/nowhere")))
 
+    def test_missing_nvdisasm(self):
+        with unittest.mock.patch("shutil.which", return_value=None), self.assertRaisesRegex(RuntimeError, "nvdisasm was not found"):
+            disassembly.disassemble("a.cubin")
+
     def test_docs_are_up_to_date(self):
         """The whole of it, for the version of ptxas that made the page."""
         tools = os.environ.get("PREFILL_BIN")
         cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "prefill/sass-report"
         if not tools:
             self.skipTest("PREFILL_BIN is not set")
-        if not shipped.find_assembler():
-            self.skipTest("no ptxas")
-        if not (cache / "installed").is_file():
-            self.skipTest(f"no nvdisasm in {cache} (scripts/sass-report installs it)")
+        for tool in ("ptxas", "nvdisasm"):
+            if not disassembly.find_tool(tool):
+                self.skipTest(f"no {tool}")
         version = shipped.assembler_version()
         if f"Assembled by ptxas {version}." not in docs.split()[1]:
             self.skipTest(f"ptxas is {version}, docs/sass.md is of another")
@@ -141,7 +145,7 @@ class CommandLine(unittest.TestCase):
     def refusal(self, *arguments):
         result = subprocess.run([sys.executable, "-m", "sass_report", *arguments], stdin=subprocess.DEVNULL, capture_output=True,
                                 text=True, cwd=ROOT, env=dict(os.environ, PYTHONPATH=str(ROOT / "python")))
-        self.assertEqual(result.returncode, 1, result.stdout)
+        self.assertNotEqual(result.returncode, 0, result.stdout)
         return result.stderr
 
     def test_refusals(self):
