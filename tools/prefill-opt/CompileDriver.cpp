@@ -100,10 +100,12 @@ std::optional<int> parseKVLayout(StringRef value, CompileOptions &options) {
   if (*known != KVLayout::PagedNHD)
     return fail("--kv-layout is '" + value +
                 "', but only paged_nhd has a block size");
+  // Leading zeros are refused, as some read them as octal.
   if (blockSize.getAsInteger(10, options.kvBlockSize) ||
-      options.kvBlockSize < 1 || options.kvBlockSize > 65536)
+      blockSize.starts_with("0") || options.kvBlockSize < 1 ||
+      options.kvBlockSize > 65536)
     return fail("--kv-layout block size is '" + blockSize +
-                "', expected a number from 1 to 65536");
+                "', expected a number from 1 to 65536 without leading zeros");
   return std::nullopt;
 }
 

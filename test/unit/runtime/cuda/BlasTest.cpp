@@ -19,9 +19,19 @@ using prefill::test::StubDriver;
 
 namespace {
 
+/// A directory of this process alone, which goes with it.
+struct CacheDirectory {
+  std::filesystem::path path =
+      testing::TempDir() + "/prefill-blas-" + std::to_string(::getpid());
+  ~CacheDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+};
+
 std::string cachePath() {
-  return testing::TempDir() + "/prefill-blas-" + std::to_string(::getpid()) +
-         "/cublaslt.json";
+  static const CacheDirectory directory;
+  return directory.path / "cublaslt.json";
 }
 
 /// A stream, the library and operands of one problem: in[m, k] = row + k,
