@@ -2,6 +2,7 @@
 #include "CompileDriver.h"
 #include "../shared/WriteOutput.h"
 #include "Explain.h"
+#include "ListTiles.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/IR/MLIRContext.h"
@@ -34,11 +35,12 @@ struct DriverOptions {
   std::optional<Level> stopAt;
   bool compileModule = false;
   bool explain = false;
+  bool listTiles = false;
   std::vector<const char *> mlirOptions; ///< --mlir-…, parsed by MLIR itself
 };
 
 constexpr const char *kOptionList =
-    "--compile, --compile-to=LEVEL, --explain, --target=T, "
+    "--compile, --compile-to=LEVEL, --explain, --list-tiles, --target=T, "
     "--dtype=f32|bf16|f16, --kv-layout=L[:block_size], --max-seq=N, "
     "--disable-pass=FLAG, --isa=NAME, --cpu-caches=L1,L2,L3|host, "
     "--tuning=FILE, --ptxas=FILE|none, -o FILE, --mlir-…";
@@ -142,6 +144,9 @@ std::optional<int> checkTargets(DriverOptions &options) {
     return fail("more than one --target is given, expected one without "
                 "--compile");
   options.compile.target = options.targets.front();
+  if (options.listTiles && !options.compile.target.isCuda())
+    return fail("--list-tiles is for a target cuda:CHIP, but --target is " +
+                options.compile.target.planName());
   if (options.isaGiven && options.compile.target.isCuda())
     return fail("--isa is for target cpu, but --target is " +
                 options.compile.target.planName());
@@ -187,11 +192,13 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
     if (hasValue)
       std::tie(name, value) = argument.split('=');
     name = name.drop_while([](char c) { return c == '-'; });
-    if (name == "compile" || name == "explain") {
+    if (name == "compile" || name == "explain" || name == "list-tiles") {
       if (hasValue)
         return fail("option --" + name + " takes no value, got '" + value +
                     "'");
-      (name == "compile" ? options.compileModule : options.explain) = true;
+      (name == "compile"   ? options.compileModule
+       : name == "explain" ? options.explain
+                           : options.listTiles) = true;
       continue;
     }
     static constexpr const char *valued[] = {
@@ -258,8 +265,13 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
     if (error)
       return error;
   }
-  if (!options.compileModule && !options.stopAt && !options.explain)
-    return fail("expected --compile, --compile-to=LEVEL or --explain");
+  if (!options.compileModule && !options.stopAt && !options.explain &&
+      !options.listTiles)
+    return fail(
+        "expected --compile, --compile-to=LEVEL, --explain or --list-tiles");
+  if (options.listTiles &&
+      (options.compileModule || options.stopAt || options.explain))
+    return fail("--list-tiles excludes --compile, --compile-to and --explain");
   if (options.compileModule && options.stopAt)
     return fail("--compile and --compile-to exclude each other");
   if (options.compileModule && options.output == "-" && !options.explain)
@@ -280,9 +292,9 @@ int write(StringRef path, llvm::function_ref<void(llvm::raw_ostream &)> fill) {
 // `prefill-opt --dtype=f32` alone is told what is missing.
 bool mlir::prefill::wantsCompileDriver(int argc, char **argv) {
   static constexpr const char *own[] = {
-      "--compile", "--compile-to", "--explain",      "--target", "--dtype",
-      "--report",  "--kv-layout",  "--disable-pass", "--isa",    "--max-seq",
-      "--tuning",  "--cpu-caches", "--ptxas"};
+      "--compile", "--compile-to", "--explain",    "--list-tiles",   "--target",
+      "--dtype",   "--report",     "--kv-layout",  "--disable-pass", "--isa",
+      "--max-seq", "--tuning",     "--cpu-caches", "--ptxas"};
   return llvm::any_of(
       llvm::ArrayRef<char *>(argv + 1, argc - 1), [](StringRef argument) {
         return llvm::is_contained(own, argument.split('=').first);
@@ -295,7 +307,8 @@ const char *mlir::prefill::compileDriverUsage() {
          "  prefill-opt MODEL.mlir "
          "--compile-to=model|fused|config|tiled|kernel|"
          "target [--isa=avx2|avx512|avx512_bf16]\n"
-         "  prefill-opt MODEL.mlir --explain\n\n"
+         "  prefill-opt MODEL.mlir --explain\n"
+         "  prefill-opt MODEL.mlir --list-tiles --target=cuda:CHIP\n\n"
          "  --target=T             what to compile for (repeatable): cpu "
          "(default), cuda:CHIP, or\n"
          "                         cuda-emu:CHIP for the emulator; CHIP is "
@@ -318,6 +331,8 @@ const char *mlir::prefill::compileDriverUsage() {
          "  --disable-pass=FLAG    leave a pass out (repeatable)\n"
          "  --explain              what was refused or not folded and why, "
          "memory by class\n"
+         "  --list-tiles           the tiles that fit each gemm and attention "
+         "on a chip, as JSON\n"
          "  -o FILE\n";
 }
 
@@ -378,6 +393,13 @@ int mlir::prefill::compileDriverMain(int argc, char **argv,
     return write(options.output, [&](llvm::raw_ostream &os) {
       os.write(compiled->bytes.data(), compiled->bytes.size());
     });
+  }
+  if (options.listTiles) {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    if (failed(listTiles(*module, options.compile, configure, stream)))
+      return diagnostics.report("compilation failed");
+    return write(options.output, [&](llvm::raw_ostream &os) { os << text; });
   }
   if (!options.stopAt)
     return 0;

@@ -197,6 +197,51 @@ static double cyclesPerScore(const CudaChip &chip, const AttentionHeads &heads,
   return cycles / (scores * used);
 }
 
+/// The table's sizes, or what is given instead of them.
+static llvm::SmallVector<CudaAttentionTile>
+tilesOf(const AttentionHeads &heads, CudaAttentionTile given = {0, 0}) {
+  llvm::SmallVector<int64_t> blockQs, blockKvs = {16, 32, 64, 128};
+  for (int64_t rows : {16, 32, 64, 128, 256})
+    if (rows >= heads.group)
+      blockQs.push_back(rows / heads.group);
+  if (given.blockQ)
+    blockQs = {given.blockQ};
+  if (given.blockKv)
+    blockKvs = {given.blockKv};
+  llvm::SmallVector<CudaAttentionTile> tiles;
+  for (int64_t blockQ : blockQs)
+    for (int64_t blockKv : blockKvs)
+      tiles.push_back({blockQ, blockKv});
+  return tiles;
+}
+
+llvm::SmallVector<CudaAttentionTile>
+prefill::cudaAttentionTiles(const CudaChip &chip, const AttentionHeads &heads) {
+  llvm::SmallVector<CudaAttentionTile> tiles = tilesOf(heads);
+  llvm::erase_if(tiles, [&](CudaAttentionTile tile) {
+    llvm::Expected<AttentionLayout> layout = attentionLayout(chip, heads, tile);
+    if (!layout)
+      llvm::consumeError(layout.takeError());
+    return !layout;
+  });
+  return tiles;
+}
+
+double prefill::estimatedAttentionTime(const CudaChip &chip,
+                                       const AttentionHeads &heads,
+                                       CudaAttentionTile tile,
+                                       const AttentionLayout &layout,
+                                       int64_t seqlen) {
+  AttentionWaves waves = attentionWaves(chip, heads, tile, layout, seqlen);
+  double time = cyclesPerScore(chip, heads, tile, layout) /
+                std::max(waves.efficiency, 1e-9);
+  // Scores of masked blocks are work that smaller tiles avoid.
+  AttentionShape shape{heads.causal, heads.slidingWindow, tile.blockKv};
+  VisitedTiles visited =
+      countVisitedTiles(shape, {seqlen, seqlen}, tile.blockQ);
+  return time * double(visited.total()) * double(tile.blockQ * tile.blockKv);
+}
+
 llvm::Expected<CudaAttentionTile>
 prefill::cudaAttentionTile(const CudaChip &chip, const AttentionHeads &heads,
                            int64_t seqlen, bool plain,
@@ -210,41 +255,21 @@ prefill::cudaAttentionTile(const CudaChip &chip, const AttentionHeads &heads,
   std::optional<CudaAttentionTile> best;
   double bestTime = 0.0;
   llvm::Error last = llvm::Error::success();
-  llvm::SmallVector<int64_t> blockQs;
-  for (int64_t rows : {16, 32, 64, 128, 256})
-    if (rows >= heads.group)
-      blockQs.push_back(rows / heads.group);
-  llvm::SmallVector<int64_t> blockKvs = {16, 32, 64, 128};
-  if (given.blockQ)
-    blockQs = {given.blockQ};
-  if (given.blockKv)
-    blockKvs = {given.blockKv};
-  for (int64_t blockQ : blockQs) {
-    for (int64_t blockKv : blockKvs) {
-      CudaAttentionTile tile{blockQ, blockKv};
-      llvm::Expected<AttentionLayout> layout =
-          attentionLayout(chip, heads, tile);
-      if (!layout) {
-        llvm::consumeError(std::move(last));
-        last = layout.takeError();
-        continue;
-      }
-      if (plain) {
-        llvm::consumeError(std::move(last));
-        return tile;
-      }
-      AttentionWaves waves = attentionWaves(chip, heads, tile, *layout, seqlen);
-      double time = cyclesPerScore(chip, heads, tile, *layout) /
-                    std::max(waves.efficiency, 1e-9);
-      // Scores of masked blocks are work that smaller tiles avoid.
-      AttentionShape shape{heads.causal, heads.slidingWindow, blockKv};
-      VisitedTiles visited =
-          countVisitedTiles(shape, {seqlen, seqlen}, tile.blockQ);
-      time *= double(visited.total()) * double(tile.blockQ * blockKv);
-      if (!best || time < bestTime) {
-        best = tile;
-        bestTime = time;
-      }
+  for (CudaAttentionTile tile : tilesOf(heads, given)) {
+    llvm::Expected<AttentionLayout> layout = attentionLayout(chip, heads, tile);
+    if (!layout) {
+      llvm::consumeError(std::move(last));
+      last = layout.takeError();
+      continue;
+    }
+    if (plain) {
+      llvm::consumeError(std::move(last));
+      return tile;
+    }
+    double time = estimatedAttentionTime(chip, heads, tile, *layout, seqlen);
+    if (!best || time < bestTime) {
+      best = tile;
+      bestTime = time;
     }
   }
   if (!best)

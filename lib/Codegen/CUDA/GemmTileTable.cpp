@@ -204,6 +204,23 @@ static llvm::SmallVector<int64_t> widthsFor(const GemmColumns &columns) {
   return widths;
 }
 
+/// Those of the heights and widths.
+static llvm::SmallVector<GemmTile> tilesOf(const CudaChip &chip,
+                                           llvm::ArrayRef<int64_t> heights,
+                                           llvm::ArrayRef<int64_t> widths) {
+  llvm::SmallVector<GemmTile> tiles;
+  for (int64_t blockM : heights)
+    for (int64_t width : widths)
+      if (std::optional<GemmTile> tile = gemmTile(chip, blockM, width))
+        tiles.push_back(*tile);
+  return tiles;
+}
+
+llvm::SmallVector<GemmTile> prefill::gemmTiles(const CudaChip &chip,
+                                               const GemmColumns &columns) {
+  return tilesOf(chip, kHeightList, widthsFor(columns));
+}
+
 std::optional<GemmTile> prefill::selectGemmTile(const CudaChip &chip,
                                                 llvm::ArrayRef<int64_t> rows,
                                                 int64_t k,
@@ -211,7 +228,6 @@ std::optional<GemmTile> prefill::selectGemmTile(const CudaChip &chip,
                                                 const GemmTileLimits &limits) {
   int64_t total =
       std::accumulate(columns.parts.begin(), columns.parts.end(), int64_t(0));
-  llvm::SmallVector<GemmTile> tiles;
   llvm::SmallVector<int64_t> widths = widthsFor(columns);
   if (limits.blockN)
     widths = {limits.blockN};
@@ -223,10 +239,7 @@ std::optional<GemmTile> prefill::selectGemmTile(const CudaChip &chip,
   llvm::SmallVector<int64_t> heights(llvm::ArrayRef<int64_t>{kHeightList});
   if (limits.blockM)
     heights = {limits.blockM};
-  for (int64_t blockM : heights)
-    for (int64_t width : widths)
-      if (std::optional<GemmTile> tile = gemmTile(chip, blockM, width))
-        tiles.push_back(*tile);
+  llvm::SmallVector<GemmTile> tiles = tilesOf(chip, heights, widths);
   llvm::SmallVector<double> relative(tiles.size(), 0.0);
   for (int64_t count : rows) {
     auto cycles = llvm::map_to_vector(tiles, [&](const GemmTile &tile) {

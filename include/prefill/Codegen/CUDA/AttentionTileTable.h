@@ -8,6 +8,7 @@
 #define PREFILL_CODEGEN_CUDA_ATTENTIONTILETABLE_H
 
 #include "prefill/Codegen/CUDA/ChipTable.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/Error.h"
 #include <cstdint>
 
@@ -84,6 +85,15 @@ struct AttentionWaves {
   double efficiency = 0.0;
 };
 AttentionWaves attentionWaves(const CudaChip &chip, const AttentionHeads &heads,
+                              CudaAttentionTile tile,
+                              const AttentionLayout &layout, int64_t seqlen);
+
+/// All tiles of the table that fit the chip.
+llvm::SmallVector<CudaAttentionTile>
+cudaAttentionTiles(const CudaChip &chip, const AttentionHeads &heads);
+/// The estimated time of a prompt of `seqlen` tokens in a unit of its own; of a
+/// tile that fits.
+double estimatedAttentionTime(const CudaChip &chip, const AttentionHeads &heads,
                               CudaAttentionTile tile,
                               const AttentionLayout &layout, int64_t seqlen);
 

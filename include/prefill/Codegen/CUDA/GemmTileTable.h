@@ -7,6 +7,7 @@
 
 #include "prefill/Codegen/CUDA/ChipTable.h"
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
 #include <optional>
 #include <string>
 
@@ -46,6 +47,10 @@ struct GemmColumns {
   int64_t unit = 0;        // columns that stay together (a head), 0: none
   int64_t granularity = 0; // interleaved runs of which a tile takes pairs
 };
+
+/// All tiles of the table that columns of an op allow on a chip.
+llvm::SmallVector<GemmTile> gemmTiles(const CudaChip &chip,
+                                      const GemmColumns &columns);
 
 /// What somebody demands of a tile; 0: anything.
 struct GemmTileLimits {

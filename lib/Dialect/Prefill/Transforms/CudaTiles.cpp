@@ -1,6 +1,5 @@
 //===- CudaTiles.cpp - the tiles of a CUDA chip ---------------------------===//
 #include "TargetTiles.h"
-#include "prefill/Codegen/CUDA/AttentionTileTable.h"
 #include "prefill/Codegen/CUDA/GemmTileTable.h"
 #include "prefill/Codegen/CUDA/TileScheduler.h"
 #include "prefill/Codegen/Common/PackedWeights.h"
@@ -92,14 +91,7 @@ public:
 
   FailureOr<OpTiles> attention(AttentionOp op) const override {
     KVCacheType cache = op.getCache().getType();
-    AttentionHeads heads;
-    heads.headDimQk = cache.getHeadDimQk();
-    heads.headDimV = cache.getHeadDimV();
-    heads.group = numColumns(op.getQuery()) / cache.getHeadDimQk() /
-                  cache.getNumKvHeads();
-    heads.numKvHeads = cache.getNumKvHeads();
-    heads.causal = op.getCausal();
-    heads.slidingWindow = op.getSlidingWindow().value_or(0);
+    AttentionHeads heads = attentionHeads(op);
     llvm::Expected<CudaAttentionTile> tile =
         cudaAttentionTile(chip, heads, kAttentionTargetSeqlen, plain,
                           tunedAttention(cache, heads));
@@ -182,6 +174,19 @@ private:
 };
 
 } // namespace
+
+AttentionHeads prefill::attentionHeads(AttentionOp op) {
+  KVCacheType cache = op.getCache().getType();
+  AttentionHeads heads;
+  heads.headDimQk = cache.getHeadDimQk();
+  heads.headDimV = cache.getHeadDimV();
+  heads.group =
+      numColumns(op.getQuery()) / cache.getHeadDimQk() / cache.getNumKvHeads();
+  heads.numKvHeads = cache.getNumKvHeads();
+  heads.causal = op.getCausal();
+  heads.slidingWindow = op.getSlidingWindow().value_or(0);
+  return heads;
+}
 
 std::unique_ptr<TargetTiles> prefill::createCudaTiles(const CudaChip &chip,
                                                       ArrayRef<int64_t> rows,

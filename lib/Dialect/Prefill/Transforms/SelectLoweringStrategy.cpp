@@ -16,18 +16,27 @@ using namespace mlir::prefill;
 /// Rows that a CUDA chip's tiles are chosen for: short and long prompts.
 static constexpr int64_t kPromptRows[] = {512, 2048, 8192};
 
-namespace {
-
-constexpr StringLiteral kLMHead = "lm_head", kFinalNorm = "final_norm";
-
-bool isLMHead(Operation *op) {
-  auto name = op->getAttrOfType<StringAttr>(kNameAttr);
-  return isa<GemmOp>(op) && name && name == kLMHead;
+/// A gemm's accumulator width, or the width of a rowwise's widest value.
+static int64_t columnsOf(Operation *op, Block &body) {
+  if (isa<GemmOp>(op))
+    return numColumns(body.getArgument(0));
+  int64_t columns = 0;
+  for (Operation &node : body.without_terminator()) {
+    if (isa<RowSumsqOp>(node))
+      columns = std::max(columns, numColumns(node.getOperand(0)));
+    else if (auto append = dyn_cast<KVAppendOp>(node))
+      columns = std::max(columns, numColumns(append.getKey()));
+    else
+      for (Value result : node.getResults())
+        columns = std::max(columns, numColumns(result));
+  }
+  return columns;
 }
 
-/// Finds the demands of a region whose widest rows have `columns` columns.
-FailureOr<ColumnDemands> collectDemands(Operation *op, Block &body,
-                                        int64_t columns, StringRef target) {
+FailureOr<ColumnDemands> prefill::collectDemands(Operation *op,
+                                                 StringRef target) {
+  Block &body = op->getRegion(0).front();
+  int64_t columns = columnsOf(op, body);
   ColumnDemands demands;
   demands.columns = columns;
   demands.parts = {columns};
@@ -66,21 +75,13 @@ FailureOr<ColumnDemands> collectDemands(Operation *op, Block &body,
   return demands;
 }
 
-/// A gemm's accumulator width, or the width of a rowwise's widest value.
-int64_t columnsOf(Operation *op, Block &body) {
-  if (isa<GemmOp>(op))
-    return numColumns(body.getArgument(0));
-  int64_t columns = 0;
-  for (Operation &node : body.without_terminator()) {
-    if (isa<RowSumsqOp>(node))
-      columns = std::max(columns, numColumns(node.getOperand(0)));
-    else if (auto append = dyn_cast<KVAppendOp>(node))
-      columns = std::max(columns, numColumns(append.getKey()));
-    else
-      for (Value result : node.getResults())
-        columns = std::max(columns, numColumns(result));
-  }
-  return columns;
+namespace {
+
+constexpr StringLiteral kLMHead = "lm_head", kFinalNorm = "final_norm";
+
+bool isLMHead(Operation *op) {
+  auto name = op->getAttrOfType<StringAttr>(kNameAttr);
+  return isa<GemmOp>(op) && name && name == kLMHead;
 }
 
 class SelectLoweringStrategyPass
@@ -315,8 +316,7 @@ InFlightDiagnostic prefill::noTileWidth(Operation *op,
 template <typename OpTy>
 LogicalResult SelectLoweringStrategyPass::configureColumns(OpTy op,
                                                            Block &body) {
-  FailureOr<ColumnDemands> demands =
-      collectDemands(op, body, columnsOf(op, body), tiles->name());
+  FailureOr<ColumnDemands> demands = collectDemands(op, tiles->name());
   if (failed(demands))
     return failure();
   demands->domain = domainOf(op);

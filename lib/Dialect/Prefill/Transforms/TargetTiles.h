@@ -6,6 +6,7 @@
 
 #include "prefill/Codegen/CPU/CpuCaches.h"
 #include "prefill/Codegen/CPU/CpuTuning.h"
+#include "prefill/Codegen/CUDA/AttentionTileTable.h"
 #include "prefill/Codegen/CUDA/ChipTable.h"
 #include "prefill/Codegen/CUDA/CudaTuning.h"
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
@@ -26,6 +27,10 @@ struct OpTiles {
   int64_t blockM = 0, blockN = 0, blockKv = 0;
   int64_t panelN = 1;
 };
+
+/// Of a gemm or rowwise op, whose domain they leave open; emits an error where
+/// nodes ask for different head sizes.
+FailureOr<ColumnDemands> collectDemands(Operation *op, StringRef target);
 
 class TargetTiles {
 public:
@@ -52,6 +57,9 @@ std::unique_ptr<TargetTiles> createCudaTiles(const CudaChip &chip,
                                              ArrayRef<int64_t> rows,
                                              const CudaTuning &tuning,
                                              bool plain);
+
+/// What the tiles of an attention op depend on.
+AttentionHeads attentionHeads(AttentionOp op);
 
 /// The error of an op for which no width fits.
 InFlightDiagnostic noTileWidth(Operation *op, const ColumnDemands &demands,

@@ -1,0 +1,20 @@
+"""every_tile_fits.py PREFILL-OPT MODEL TILES SCRATCH: the compiler takes what --list-tiles names. The first and the last tile of
+each op, one module for all firsts and one for all lasts."""
+import json
+import subprocess
+import sys
+
+compiler, model, tiles, scratch = sys.argv[1:]
+listed = json.load(open(tiles))
+keys = {"gemm": ("n", "k"), "attention": ("group", "head_dim")}
+for place in (0, -1):
+    sections = {}
+    for op in listed["ops"]:
+        tile = dict(op["tiles"][place])
+        assert len(tile["times"]) == len(listed["rows"]) and min(tile.pop("times")) > 0, op["name"]
+        entry = {**{key: op[key] for key in keys[op["section"]]}, **tile}
+        sections.setdefault(op["dtype"], {}).setdefault(op["section"], []).append(entry)
+    with open(scratch, "w") as file:
+        json.dump({"cuda": {listed["target"].split(":")[1]: sections}}, file)
+    subprocess.run([compiler, model, "--compile-to=config", f"--target={listed['target']}", f"--tuning={scratch}", "-o",
+                    "/dev/null"], check=True)
