@@ -38,7 +38,7 @@ public:
     tiled = config->clone();
     if (failed(runLevel(*tiled, Level::Tiled, options)))
       return failure();
-    plan.config = *config;
+    plan.schedules = {{/*maxRows=*/0, *config}};
     plan.tiled = *tiled;
     return success();
   }

@@ -82,14 +82,14 @@ struct Described {
   std::optional<rt::cuda::MatmulProblem> product;
 };
 
-std::optional<Described> describe(const LoadedModel &model, uint32_t index,
+std::optional<Described> describe(const LoadedModel &model,
+                                  const module::Launch &launch,
                                   int64_t tokens) {
   const module::Module &file = model.file();
-  const module::Launch &launch = *model.plan().launches()->Get(index);
   std::string dtype = module::EnumNameDType(file.dtype());
   Described described;
   CudaRow &row = described.row;
-  row.launch = model.launchName(index);
+  row.launch = model.launchName(launch);
   row.layer = launch.layer();
   if (launch.layer() < 0)
     return std::nullopt; // one row of logits, not M
@@ -154,9 +154,10 @@ private:
   Result<void> runLength(const std::string &file, int64_t tokens) {
     // Launches of one kernel in several layers are samples of one row.
     std::map<std::string, Described> described;
-    std::vector<std::string> keys(model->plan().launches()->size());
+    const auto &launches = *model->schedule(tokens).launches();
+    std::vector<std::string> keys(launches.size());
     for (uint32_t i = 0; i < keys.size(); ++i) {
-      std::optional<Described> known = describe(*model, i, tokens);
+      std::optional<Described> known = describe(*model, *launches[i], tokens);
       if (!known || !std::regex_search(known->row.name, filter))
         continue;
       known->row.module = file;

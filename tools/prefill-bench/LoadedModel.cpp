@@ -34,8 +34,7 @@ LoadedModel::loadOn(const std::string &name, const std::string &path,
   return model;
 }
 
-std::string LoadedModel::launchName(uint32_t index) const {
-  const module::Launch &launch = *plan().launches()->Get(index);
+std::string LoadedModel::launchName(const module::Launch &launch) const {
   return launch.name() ? launch.name()->str()
                        : plan().kernels()->Get(launch.kernel())->name()->str();
 }
@@ -62,7 +61,7 @@ std::vector<int32_t> prefill::bench::makeTokens(int64_t count, int64_t vocab) {
 
 Result<std::unique_ptr<PlanWalk>> PlanWalk::create(LoadedModel &model,
                                                    int64_t tokens) {
-  std::unique_ptr<PlanWalk> walk(new PlanWalk(model));
+  std::unique_ptr<PlanWalk> walk(new PlanWalk(model, tokens));
   Result<LoadedModel::Run> run = model.makeRun(tokens);
   if (!run)
     return run.takeError();
@@ -73,9 +72,8 @@ Result<std::unique_ptr<PlanWalk>> PlanWalk::create(LoadedModel &model,
           walk->run.session->stage(prompt.data(), cuSeqlens, &sequence, 1);
       !ok)
     return ok.takeError();
-  const auto &launches = *model.plan().launches();
-  for (uint32_t i = 0; i < launches.size(); ++i)
-    if (launches.Get(i)->layer() >= 0)
+  for (uint32_t i = 0; i < walk->launches.size(); ++i)
+    if (walk->launches.Get(i)->layer() >= 0)
       walk->end = i + 1;
   return walk;
 }
@@ -83,15 +81,14 @@ Result<std::unique_ptr<PlanWalk>> PlanWalk::create(LoadedModel &model,
 void PlanWalk::advance() { position = position + 1 == end ? 0 : position + 1; }
 
 Result<uint32_t> PlanWalk::seek(const std::string &name) {
-  const auto &launches = *model.plan().launches();
   uint32_t first = 0;
-  while (first < end && model.launchName(first) != name)
+  while (first < end && model.launchName(*launches[first]) != name)
     ++first;
   if (first == end)
     return Error{ErrorCode::invalidModule,
                  "the module has no launch " + quote(name) + " in a layer"};
   auto matches = [&](uint32_t i) {
-    return model.launchName(i) == name &&
+    return model.launchName(*launches[i]) == name &&
            launches.Get(i)->kernel() == launches.Get(first)->kernel();
   };
   while (!matches(position)) {

@@ -36,7 +36,11 @@ public:
   rt::IsaVariant variant() const {
     return *rt::parseIsaVariant(loaded->code().variant());
   }
-  std::string launchName(uint32_t index) const;
+  /// Of calls of `tokens` tokens.
+  const module::Schedule &schedule(int64_t tokens) const {
+    return *plan().schedules()->Get(rt::findSchedule(plan(), tokens));
+  }
+  std::string launchName(const module::Launch &launch) const;
 
   /// One session with a cache of its own for one sequence of `capacity` tokens.
   struct Run {
@@ -73,9 +77,11 @@ public:
   void advance();
 
 private:
-  explicit PlanWalk(LoadedModel &model) : model(model) {}
+  PlanWalk(LoadedModel &model, int64_t tokens)
+      : model(model), launches(*model.schedule(tokens).launches()) {}
 
   LoadedModel &model;
+  const flatbuffers::Vector<flatbuffers::Offset<module::Launch>> &launches;
   LoadedModel::Run run;
   uint32_t position = 0;
   uint32_t end = 0; ///< one past the last launch of a layer

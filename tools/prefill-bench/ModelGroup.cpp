@@ -93,10 +93,10 @@ private:
     std::map<uint32_t, bool> read; // weight: whether a layer or the head reads
     double bytes = 0;
     const module::Plan &plan = model->plan();
-    for (uint32_t i = 0; i < plan.launches()->size(); ++i)
-      for (const module::Arg *arg : *plan.launches()->Get(i)->args())
+    for (const module::Launch *launch : *model->schedule(1).launches())
+      for (const module::Arg *arg : *launch->args())
         if (arg->kind() == module::ArgKind::weight)
-          read[arg->index()] |= model->launchName(i) != "embed";
+          read[arg->index()] |= model->launchName(*launch) != "embed";
     for (auto [index, whole] : read) {
       const module::Weight &weight = *plan.weights()->Get(index);
       bool rowOnly = !whole || weight.source_type() ==

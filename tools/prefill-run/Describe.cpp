@@ -69,14 +69,10 @@ public:
 
   void print() {
     printCode();
-    out << "rows       padded to";
-    for (int32_t bucket : *plan.row_buckets())
-      out << ' ' << bucket;
-    out << " and multiples of the last\n";
     printWeights();
-    printBuffers();
     printKernels();
-    printPlan();
+    for (const module::Schedule *schedule : *plan.schedules())
+      printSchedule(*schedule);
   }
 
 private:
@@ -121,15 +117,29 @@ private:
           << formatBytes(entry.second) << "\n";
   }
 
-  void printBuffers() {
+  void printSchedule(const module::Schedule &schedule) {
+    out << "schedule   calls of "
+        << (schedule.max_rows()
+                ? "at most " + std::to_string(schedule.max_rows())
+                : std::string("any number of"))
+        << " tokens, " << schedule.launches()->size()
+        << " launches\nrows       padded to";
+    for (int32_t bucket : *schedule.row_buckets())
+      out << ' ' << bucket;
+    out << " and multiples of the last\n";
+    printBuffers(schedule);
+    printLaunches(schedule);
+  }
+
+  void printBuffers(const module::Schedule &schedule) {
     std::map<module::RowDomain, int64_t> rowBytes;
-    for (const module::Buffer *buffer : *plan.buffers()) {
+    for (const module::Buffer *buffer : *schedule.buffers()) {
       int64_t &bytes = rowBytes[buffer->domain()];
       bytes = std::max(bytes, buffer->row_offset() + buffer->row_bytes());
     }
     out << "arena      " << rowBytes[module::RowDomain::tokens]
         << " bytes a padded token, " << rowBytes[module::RowDomain::logits]
-        << " a padded row of logits, " << plan.buffers()->size()
+        << " a padded row of logits, " << schedule.buffers()->size()
         << " buffers\n";
   }
 
@@ -153,26 +163,26 @@ private:
         out << resourcesLine(*kernel, plan.chip()->str());
   }
 
-  void printPlan() {
-    out << "plan (buffer@row_offset+row_bytes, %weight)\n";
-    for (uint32_t i = 0; i < plan.launches()->size(); ++i) {
-      const module::Launch &launch = *plan.launches()->Get(i);
+  void printLaunches(const module::Schedule &schedule) {
+    out << "launches   (buffer@row_offset+row_bytes, %weight)\n";
+    for (uint32_t i = 0; i < schedule.launches()->size(); ++i) {
+      const module::Launch &launch = *schedule.launches()->Get(i);
       out << "  " << i << " ";
       if (launch.layer() >= 0)
         out << "layer " << launch.layer() << " ";
       out << plan.kernels()->Get(launch.kernel())->name()->str() << "(";
       for (uint32_t j = 0; j < launch.args()->size(); ++j) {
         out << (j ? ", " : "");
-        printArg(*launch.args()->Get(j));
+        printArg(schedule, *launch.args()->Get(j));
       }
       out << ")\n";
     }
   }
 
-  void printArg(const module::Arg &arg) {
+  void printArg(const module::Schedule &schedule, const module::Arg &arg) {
     switch (arg.kind()) {
     case module::ArgKind::buffer: {
-      const module::Buffer &buffer = *plan.buffers()->Get(arg.index());
+      const module::Buffer &buffer = *schedule.buffers()->Get(arg.index());
       out << buffer.name()->str() << "@" << buffer.row_offset() << "+"
           << buffer.row_bytes();
       return;

@@ -45,13 +45,13 @@ std::string prefill::run::statsJson(const RunRecord &run) {
   stats["ttft_ms"] = run.ttftMs;
   stats["tokens"] = run.numTokens;
   stats["flops"] = run.flops;
-  stats["kernels_per_layer"] = run.info.kernels_per_layer;
+  stats["kernels_per_layer"] = run.calls.front().kernelsPerLayer;
   stats["launches"] = ordered_json::array();
-  // Every call, a chunk or a decode step, launches the whole plan.
-  for (size_t call = 0; call < run.calls.size(); ++call)
-    for (const prefill_launch_info &launch : run.launches)
+  // Of every call: a chunk, a decode step.
+  for (const CallRecord &call : run.calls)
+    for (const LaunchRecord &launch : call.launches)
       stats["launches"].push_back(
-          {{"name", launch.name}, {"layer", launch.layer}});
+          {{"name", launch.info.name}, {"layer", launch.info.layer}});
   stats["memory"] = {
       {"weights_bytes", run.memory.weights_bytes},
       {"activation_peak_bytes", run.memory.activation_peak_bytes},
@@ -97,10 +97,9 @@ std::string prefill::run::chromeTrace(const RunRecord &run) {
                       {"args", {{"name", name}}}});
   for (const CallRecord &call : run.calls) {
     span(call.name, 1, call.startNs, call.durationNs, ordered_json::object());
-    for (size_t i = 0; i < call.launches.size(); ++i)
-      span(run.launches[i].name, 2, call.launches[i].startNs,
-           call.launches[i].durationNs,
-           ordered_json{{"layer", run.launches[i].layer}});
+    for (const LaunchRecord &launch : call.launches)
+      span(launch.info.name, 2, launch.startNs, launch.durationNs,
+           ordered_json{{"layer", launch.info.layer}});
   }
   ordered_json trace = {{"traceEvents", std::move(events)},
                         {"displayTimeUnit", "ms"}};
@@ -125,11 +124,12 @@ std::string prefill::run::summary(const RunRecord &run) {
           ", KV cache " + formatBytes(double(run.memory.kv_cache_bytes)) +
           ", temporaries " + formatBytes(double(run.memory.temporaries_bytes)) +
           "\n";
-  text += format(
-      "kernels              %lld a layer, %lld layers, %lld launches "
-      "(%s)\n",
-      static_cast<long long>(run.info.kernels_per_layer),
-      static_cast<long long>(run.info.num_layers),
-      static_cast<long long>(run.info.num_launches), run.variant.c_str());
+  text +=
+      format("kernels              %lld a layer, %lld layers, %lld launches "
+             "(%s)\n",
+             static_cast<long long>(run.calls.front().kernelsPerLayer),
+             static_cast<long long>(run.info.num_layers),
+             static_cast<long long>(run.calls.front().launches.size()),
+             run.variant.c_str());
   return text;
 }

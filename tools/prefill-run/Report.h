@@ -10,22 +10,23 @@
 
 namespace prefill::run {
 
-struct LaunchSpan {
-  uint64_t startNs, durationNs; ///< start: from the start of the first call
+struct LaunchRecord {
+  prefill_launch_info info;
+  uint64_t startNs = 0, durationNs = 0; ///< start: from that of the first call
 };
 
 /// One call into the session.
 struct CallRecord {
   std::string name; ///< "prefill 0..128", "decode 129"
   uint64_t startNs, durationNs;
-  std::vector<LaunchSpan> launches;
+  int64_t kernelsPerLayer;
+  std::vector<LaunchRecord> launches;
   std::string counters; ///< JSON of prefill_session_counters; empty: none
 };
 
 struct RunRecord {
   prefill_module_info info{};
   std::string variant;
-  std::vector<prefill_launch_info> launches;
   prefill_memory memory{};
   int64_t numTokens = 0;    ///< of the prompt
   uint64_t flops = 0;       ///< of the prompt
@@ -34,7 +35,7 @@ struct RunRecord {
   double ttftMs = 0;        ///< prompt in, logits of its last token out
   double decodeMs = 0;      ///< of all decode steps
   std::vector<int32_t> generated;
-  std::vector<CallRecord> calls;
+  std::vector<CallRecord> calls; ///< not empty
 };
 
 /// The object of --stats=json.

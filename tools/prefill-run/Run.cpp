@@ -72,16 +72,7 @@ Result<void> Run::loadModule() {
     return ok;
   module.reset(newModule);
   record.variant = prefill_module_variant(module.get());
-  if (auto ok = checked(prefill_module_get_info(module.get(), &record.info));
-      !ok)
-    return ok;
-  record.launches.resize(record.info.num_launches);
-  for (size_t i = 0; i < record.launches.size(); ++i)
-    if (auto ok = checked(prefill_module_get_launch(
-            module.get(), static_cast<int64_t>(i), &record.launches[i]));
-        !ok)
-      return ok;
-  return {};
+  return checked(prefill_module_get_info(module.get(), &record.info));
 }
 
 Result<void> Run::printModule(Result<void> loaded) {
@@ -274,16 +265,26 @@ Result<void> Run::call(const std::string &name, const int32_t *first,
           prefill_session_prefill(session.get(), first, count, allLogits, out));
       !ok)
     return ok;
-  CallRecord entry{name, begin, now() - begin, {}, ""};
-  for (size_t i = 0; profileFile && i < record.launches.size(); ++i) {
-    LaunchSpan span;
-    if (auto ok = checked(
-            prefill_session_launch_time(session.get(), static_cast<int64_t>(i),
-                                        &span.startNs, &span.durationNs));
+  CallRecord entry{name,
+                   begin,
+                   now() - begin,
+                   prefill_session_kernels_per_layer(session.get()),
+                   {},
+                   ""};
+  int64_t launches = prefill_session_num_launches(session.get());
+  for (int64_t i = 0; i < launches; ++i) {
+    LaunchRecord launch{};
+    if (auto ok =
+            checked(prefill_session_get_launch(session.get(), i, &launch.info));
         !ok)
       return ok;
-    span.startNs += begin;
-    entry.launches.push_back(span);
+    if (profileFile)
+      if (auto ok = checked(prefill_session_launch_time(
+              session.get(), i, &launch.startNs, &launch.durationNs));
+          !ok)
+        return ok;
+    launch.startNs += begin;
+    entry.launches.push_back(launch);
   }
   if (options.counters || options.countOnly) {
     const char *json = nullptr;

@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace mlir::prefill;
 namespace fb = ::prefill::module;
 
-static constexpr int32_t kFormatVersion = 3;
+static constexpr int32_t kFormatVersion = 4;
 
 namespace {
 
@@ -35,7 +35,7 @@ int32_t numWords(fb::ArgKind kind) {
 class PlanWriter {
 public:
   explicit PlanWriter(const ModulePlan &input)
-      : input(input), plan(input.config), tiled(input.tiled), weights(plan) {}
+      : input(input), weights(input.schedules.front().config) {}
 
   LogicalResult write();
 
@@ -43,27 +43,57 @@ public:
   std::unique_ptr<fb::PlanT> table = std::make_unique<fb::PlanT>();
 
 private:
+  friend class ScheduleWriter;
   bool isCuda() const { return input.target == "cuda"; }
-  LogicalResult readManifest(func::FuncOp entry);
-  LogicalResult addLaunch(LaunchOp launch);
+  LogicalResult readManifest(ModuleOp plan);
+  LogicalResult compareWeights(ModuleOp other);
   FailureOr<uint32_t> addKernel(func::FuncOp tiledKernel);
   LogicalResult readKernel(Operation *kernel, GridAttr &grid,
                            fb::KernelT &entry);
   LogicalResult readCudaKernel(FunctionOpInterface kernel, fb::KernelT &entry);
+
+  const ModulePlan &input;
+  WeightProgram weights; ///< of every schedule
+  llvm::StringMap<uint32_t> kernelIndices;
+};
+
+/// Writes the launches of a schedule, their buffers and the kernels that they
+/// are the first to name.
+class ScheduleWriter {
+public:
+  ScheduleWriter(PlanWriter &writer, const ModuleSchedule &schedule)
+      : writer(writer), plan(schedule.config) {
+    table->max_rows = schedule.maxRows;
+  }
+
+  LogicalResult write();
+
+  std::unique_ptr<fb::ScheduleT> table = std::make_unique<fb::ScheduleT>();
+
+private:
+  LogicalResult addLaunch(LaunchOp launch);
   FailureOr<fb::Arg> argument(Value operand, LaunchOp launch);
   FailureOr<uint32_t> addBuffer(OpResult result, LaunchOp launch);
   LogicalResult findBuckets();
   void countFlops(func::FuncOp kernel);
 
-  const ModulePlan &input;
-  ModuleOp plan, tiled;
-  WeightProgram weights;
+  PlanWriter &writer;
+  ModuleOp plan;
   DenseMap<Value, uint32_t> buffers; // result of a launch -> buffer
   DenseMap<Value, uint32_t> caches;  // cache value -> layer's cache
-  llvm::StringMap<uint32_t> kernelIndices;
 };
 
-LogicalResult PlanWriter::readManifest(func::FuncOp entry) {
+static func::FuncOp entryOf(ModuleOp plan) {
+  auto entry = plan.lookupSymbol<func::FuncOp>(kEntryName);
+  if (!entry)
+    plan.emitError("module has no function @") << kEntryName;
+  return entry;
+}
+
+LogicalResult PlanWriter::readManifest(ModuleOp plan) {
+  func::FuncOp entry = entryOf(plan);
+  if (!entry)
+    return failure();
   auto attributes = plan->getAttrOfType<DictionaryAttr>("prefill.model");
   auto maxSeq = plan->getAttrOfType<IntegerAttr>("prefill.max_seq");
   if (!attributes || !maxSeq)
@@ -83,11 +113,9 @@ LogicalResult PlanWriter::readManifest(func::FuncOp entry) {
   model.sliding_window = number("sliding_window");
   model.max_seq = maxSeq.getInt();
 
-  for (BlockArgument arg : entry.getArguments())
-    if (isa<KVCacheType>(arg.getType()))
-      caches.try_emplace(arg, caches.size());
-  model.num_layers = caches.size();
-  if (caches.empty())
+  model.num_layers =
+      llvm::count_if(entry.getArgumentTypes(), llvm::IsaPred<KVCacheType>);
+  if (model.num_layers == 0)
     return entry.emitError("entry function has no kv_cache argument");
   Type cacheType =
       llvm::find_if(entry.getArgumentTypes(), llvm::IsaPred<KVCacheType>)[0];
@@ -109,7 +137,8 @@ LogicalResult PlanWriter::readManifest(func::FuncOp entry) {
 }
 
 /// GEMM work for each row, attention's for each visible pair.
-void PlanWriter::countFlops(func::FuncOp kernel) {
+void ScheduleWriter::countFlops(func::FuncOp kernel) {
+  fb::ModuleT &model = writer.model;
   kernel.walk([&](AttentionOp attention) {
     KVCacheType cache = attention.getCache().getType();
     (attention.getSelectedRows() ? model.attention_flops_per_logit_pair
@@ -212,7 +241,7 @@ FailureOr<uint32_t> PlanWriter::addKernel(func::FuncOp tiledKernel) {
   return index;
 }
 
-FailureOr<fb::Arg> PlanWriter::argument(Value operand, LaunchOp launch) {
+FailureOr<fb::Arg> ScheduleWriter::argument(Value operand, LaunchOp launch) {
   if (isa<BatchType>(operand.getType()))
     return fb::Arg(fb::ArgKind::batch, 0);
   if (isa<KVCacheType>(operand.getType())) {
@@ -225,7 +254,7 @@ FailureOr<fb::Arg> PlanWriter::argument(Value operand, LaunchOp launch) {
   }
   if (auto weight = operand.getDefiningOp<GetWeightOp>()) {
     FailureOr<uint32_t> index =
-        weights.add(weight.getName(), /*resident=*/true);
+        writer.weights.add(weight.getName(), /*resident=*/true);
     if (failed(index))
       return failure();
     return fb::Arg(fb::ArgKind::weight, *index);
@@ -238,7 +267,8 @@ FailureOr<fb::Arg> PlanWriter::argument(Value operand, LaunchOp launch) {
   return fb::Arg(fb::ArgKind::buffer, known->second);
 }
 
-FailureOr<uint32_t> PlanWriter::addBuffer(OpResult result, LaunchOp launch) {
+FailureOr<uint32_t> ScheduleWriter::addBuffer(OpResult result,
+                                              LaunchOp launch) {
   unsigned number = result.getResultNumber();
   ArrayAttr placed = launch.getBuffersAttr();
   auto buffer = placed && number < placed.size()
@@ -268,12 +298,13 @@ FailureOr<uint32_t> PlanWriter::addBuffer(OpResult result, LaunchOp launch) {
   return index;
 }
 
-LogicalResult PlanWriter::addLaunch(LaunchOp launch) {
+LogicalResult ScheduleWriter::addLaunch(LaunchOp launch) {
+  ModuleOp tiled = writer.input.tiled;
   auto kernel = tiled.lookupSymbol<func::FuncOp>(launch.getKernel());
   if (!kernel)
     return launch.emitOpError("names kernel @")
            << launch.getKernel() << ", which the tiled module lacks";
-  FailureOr<uint32_t> kernelIndex = addKernel(kernel);
+  FailureOr<uint32_t> kernelIndex = writer.addKernel(kernel);
   if (failed(kernelIndex))
     return failure();
   fb::LaunchT entry;
@@ -312,7 +343,8 @@ LogicalResult PlanWriter::addLaunch(LaunchOp launch) {
   for (unsigned i = launch.getOperands().size(), e = kernel.getNumArguments();
        i < e; ++i) {
     if (kernel.getArgAttr(i, kScoreAttr))
-      entry.args.push_back(fb::Arg(fb::ArgKind::score, model.num_q_heads));
+      entry.args.push_back(
+          fb::Arg(fb::ArgKind::score, writer.model.num_q_heads));
     else if (next < outputs.size())
       entry.args.push_back(outputs[next++]);
     else
@@ -328,22 +360,22 @@ LogicalResult PlanWriter::addLaunch(LaunchOp launch) {
   int32_t words = 0;
   for (const fb::Arg &arg : entry.args)
     words += numWords(arg.kind());
-  fb::KernelT &called = *table->kernels[*kernelIndex];
-  if (isCuda() && words != called.num_words)
+  fb::KernelT &called = *writer.table->kernels[*kernelIndex];
+  if (writer.isCuda() && words != called.num_words)
     return launch.emitOpError("passes ")
            << words << " words, but kernel @" << launch.getKernel() << " takes "
            << called.num_words;
   called.num_words = words;
   if (auto planKernel = plan.lookupSymbol<func::FuncOp>(launch.getKernel())) {
     countFlops(planKernel);
-    if (isCuda())
+    if (writer.isCuda())
       entry.product = plainProduct(planKernel, launch.getOperands().size());
   }
   table->launches.push_back(std::make_unique<fb::LaunchT>(std::move(entry)));
   return success();
 }
 
-LogicalResult PlanWriter::findBuckets() {
+LogicalResult ScheduleWriter::findBuckets() {
   WalkResult walk = plan.walk([&](GemmOp gemm) {
     std::optional<LoweringConfigAttr> config = gemm.getLoweringConfig();
     if (!config)
@@ -361,14 +393,13 @@ LogicalResult PlanWriter::findBuckets() {
   return failure(walk.wasInterrupted());
 }
 
-LogicalResult PlanWriter::write() {
-  table->target = input.target;
-  table->chip = input.chip;
-  auto entry = plan.lookupSymbol<func::FuncOp>(kEntryName);
+LogicalResult ScheduleWriter::write() {
+  func::FuncOp entry = entryOf(plan);
   if (!entry)
-    return plan.emitError("module has no function @") << kEntryName;
-  if (failed(readManifest(entry)))
     return failure();
+  for (BlockArgument arg : entry.getArguments())
+    if (isa<KVCacheType>(arg.getType()))
+      caches.try_emplace(arg, caches.size());
   for (auto launch : entry.getOps<LaunchOp>())
     if (failed(addLaunch(launch)))
       return failure();
@@ -378,8 +409,38 @@ LogicalResult PlanWriter::write() {
     return entry.emitError(
         "entry function does not return a launch's result as logits");
   table->logits_buffer = logits->second;
-  if (failed(findBuckets()))
+  return findBuckets();
+}
+
+/// Weights are packed once, for all schedules.
+LogicalResult PlanWriter::compareWeights(ModuleOp other) {
+  ModuleOp first = input.schedules.front().config;
+  for (auto [mine, others] : {std::pair(first, other), std::pair(other, first)})
+    for (auto weight : mine.getOps<WeightOp>()) {
+      auto same = others.lookupSymbol<WeightOp>(weight.getSymName());
+      if (!same || same.getTensorType() != weight.getTensorType() ||
+          same.getSource() != weight.getSource())
+        return weight.emitOpError("@")
+               << weight.getSymName()
+               << " is not the same in every schedule of the plan";
+    }
+  return success();
+}
+
+LogicalResult PlanWriter::write() {
+  table->target = input.target;
+  table->chip = input.chip;
+  if (failed(readManifest(input.schedules.front().config)))
     return failure();
+  for (const ModuleSchedule &schedule : input.schedules) {
+    // Schedules compute the same: the last one's count stays.
+    model.flops_per_token = model.flops_per_logit_row = 0;
+    model.attention_flops_per_pair = model.attention_flops_per_logit_pair = 0;
+    ScheduleWriter writer(*this, schedule);
+    if (failed(compareWeights(schedule.config)) || failed(writer.write()))
+      return failure();
+    table->schedules.push_back(std::move(writer.table));
+  }
   table->weights = weights.take();
   for (const ModuleCode &code : input.code) {
     auto object = std::make_unique<fb::CodeT>();
@@ -414,7 +475,7 @@ mlir::prefill::writeModule(ArrayRef<ModulePlan> plans) {
   module.checksum = 1; // a field that is 0 would not be stored
   fb::FinishModuleBuffer(builder, fb::Module::Pack(builder, &module));
   if (!fb::sealModule(builder.GetBufferPointer(), builder.GetSize())) {
-    ModuleOp model = plans.front().config;
+    ModuleOp model = plans.front().schedules.front().config;
     return model.emitError("the module file cannot be sealed: the FlatBuffers "
                            "verifier refuses it"),
            failure();

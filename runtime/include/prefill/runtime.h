@@ -57,8 +57,10 @@ typedef struct prefill_module_info {
       *kv_layout; /* "contiguous", "head_major", "paged_nhd", "paged_vnni" */
   int64_t vocab_size, hidden_size, num_layers, num_q_heads, num_kv_heads,
       head_dim, max_seq, kv_block_size, sliding_window;
-  int64_t num_launches, kernels_per_layer; /* the largest number of launches
-                                              that carry one layer's index */
+  /* Of calls of any number of tokens; short ones may have launches of their
+   * own (prefill_session_num_launches). kernels_per_layer: the largest number
+   * of launches that carry one layer's index. */
+  int64_t num_launches, kernels_per_layer;
 } prefill_module_info;
 
 typedef struct prefill_launch_info {
@@ -103,6 +105,7 @@ PREFILL_API prefill_status prefill_module_load_memory(prefill_device *,
                                                       prefill_module **out);
 PREFILL_API prefill_status prefill_module_get_info(const prefill_module *,
                                                    prefill_module_info *out);
+/* index: less than num_launches. */
 PREFILL_API prefill_status prefill_module_get_launch(const prefill_module *,
                                                      int64_t index,
                                                      prefill_launch_info *out);
@@ -205,6 +208,13 @@ PREFILL_API prefill_status prefill_session_memory(const prefill_session *,
 /* Floating-point operations of the last call (2 per multiply-accumulate, the
  * visible part of attention only). */
 PREFILL_API uint64_t prefill_session_flops(const prefill_session *);
+/* What the last call launched, which depends on its number of tokens; before
+ * the first call what prefill_module_info says. 0 for NULL. */
+PREFILL_API int64_t prefill_session_num_launches(const prefill_session *);
+PREFILL_API int64_t prefill_session_kernels_per_layer(const prefill_session *);
+PREFILL_API prefill_status prefill_session_get_launch(const prefill_session *,
+                                                      int64_t index,
+                                                      prefill_launch_info *out);
 /* Start and duration in nanoseconds of launch `index` in the last call (0 is
  * the start of the call). */
 PREFILL_API prefill_status prefill_session_launch_time(const prefill_session *,

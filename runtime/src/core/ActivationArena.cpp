@@ -12,12 +12,12 @@ int64_t ActivationArena::rowsOf(const module::Buffer &buffer) const {
   return buffer.domain() == module::RowDomain::tokens ? rowsPad : logitRowsPad;
 }
 
-Result<void> ActivationArena::prepare(const module::Plan &plan, int64_t rowsPad,
-                                      int64_t logitRowsPad, bool poison,
-                                      Allocator &allocator) {
+Result<void> ActivationArena::prepare(const module::Schedule &schedule,
+                                      int64_t rowsPad, int64_t logitRowsPad,
+                                      bool poison, Allocator &allocator) {
   this->rowsPad = rowsPad;
   this->logitRowsPad = logitRowsPad;
-  const auto &buffers = *plan.buffers();
+  const auto &buffers = *schedule.buffers();
   offsets.assign(buffers.size(), 0);
 
   // Rows are below 2^32 and row bytes below 2^40, so products can overflow.
@@ -83,11 +83,11 @@ Result<void> ActivationArena::prepare(const module::Plan &plan, int64_t rowsPad,
   return {};
 }
 
-Result<void> ActivationArena::poisonPaddedRows(const module::Plan &plan,
+Result<void> ActivationArena::poisonPaddedRows(const module::Schedule &schedule,
                                                int64_t rows,
                                                int64_t logitRows) {
-  for (uint32_t i = 0; i < plan.buffers()->size(); ++i) {
-    const module::Buffer &table = *plan.buffers()->Get(i);
+  for (uint32_t i = 0; i < schedule.buffers()->size(); ++i) {
+    const module::Buffer &table = *schedule.buffers()->Get(i);
     uint64_t valid =
         table.row_bytes() *
         (table.domain() == module::RowDomain::tokens ? rows : logitRows);
@@ -99,9 +99,10 @@ Result<void> ActivationArena::poisonPaddedRows(const module::Plan &plan,
   return {};
 }
 
-Result<std::string> ActivationArena::damage(const module::Plan &plan) const {
-  for (uint32_t i = 0; i < plan.buffers()->size(); ++i) {
-    const module::Buffer &table = *plan.buffers()->Get(i);
+Result<std::string>
+ActivationArena::damage(const module::Schedule &schedule) const {
+  for (uint32_t i = 0; i < schedule.buffers()->size(); ++i) {
+    const module::Buffer &table = *schedule.buffers()->Get(i);
     std::string name = "buffer " + quote(table.name()->string_view());
     for (auto [where, address] : {std::pair{"before ", buffer(i) - canaryBytes},
                                   {"behind ", buffer(i) + bytes(table)}}) {

@@ -1,4 +1,4 @@
-// The activation buffers of a plan.
+// The activation buffers of a schedule.
 #ifndef PREFILL_RUNTIME_CORE_ACTIVATIONARENA_H
 #define PREFILL_RUNTIME_CORE_ACTIVATIONARENA_H
 
@@ -23,9 +23,10 @@ namespace prefill::rt {
 /// is found out even where the plan puts a live neighbour.
 class ActivationArena {
 public:
-  /// Evaluates the plan and takes the memory (class activation_peak). Contents
-  /// are undefined afterwards, NaN in poison mode. Grows, never shrinks.
-  Result<void> prepare(const module::Plan &plan, int64_t rowsPad,
+  /// Evaluates the schedule and takes the memory (class activation_peak).
+  /// Contents are undefined afterwards, NaN in poison mode. Grows, never
+  /// shrinks.
+  Result<void> prepare(const module::Schedule &schedule, int64_t rowsPad,
                        int64_t logitRowsPad, bool poison, Allocator &allocator);
 
   DeviceAddress buffer(uint32_t index) const {
@@ -40,10 +41,10 @@ public:
 
   /// NaN into the rows of every buffer from `rows` (or `logitRows`) on: rows
   /// that exist only for padding must never matter.
-  Result<void> poisonPaddedRows(const module::Plan &plan, int64_t rows,
+  Result<void> poisonPaddedRows(const module::Schedule &schedule, int64_t rows,
                                 int64_t logitRows);
   /// "before buffer 'x'", "behind buffer 'x'", or empty: where a canary died.
-  Result<std::string> damage(const module::Plan &plan) const;
+  Result<std::string> damage(const module::Schedule &schedule) const;
 
 private:
   int64_t rowsOf(const module::Buffer &buffer) const;

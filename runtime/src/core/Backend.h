@@ -26,8 +26,8 @@ struct MemoryRange {
 };
 
 struct KernelLaunch {
-  uint32_t launch; ///< index into the plan's launches
-  uint32_t kernel; ///< index into its kernels
+  uint32_t launch; ///< index into the launches of the call's schedule
+  uint32_t kernel; ///< index into the plan's kernels
   const std::vector<uint64_t> &words;
   int64_t workgroups;
   /// Workgroups side by side that read the same weights; a wish.
@@ -40,6 +40,7 @@ struct KernelLaunch {
 /// on the same memory differ in the contents of buffers alone, and in
 /// num_seqs, max_kv and block_table_stride among the words.
 struct CallShape {
+  uint32_t schedule; ///< index into the plan's schedules
   int64_t rowsPad, logitRowsPad, numSequences;
 };
 
@@ -53,7 +54,7 @@ public:
   virtual ~Stream() = default;
 
   /// Takes whatever memory the kernels need beyond their arguments; all
-  /// launches of the call follow, in the order of the plan (or single ones:
+  /// launches of the call follow, in the order of the schedule (or single ones:
   /// Session::runStaged). Inputs were uploaded before.
   virtual Result<void> beginCall(const CallShape &shape) = 0;
   virtual Result<void> launch(const KernelLaunch &launch) = 0;

@@ -97,6 +97,24 @@ const char *dtypeName(prefill::module::DType dtype) {
   }
 }
 
+/// `who` says whose launches they are, in the error of an index too many.
+prefill_status getLaunch(const prefill::module::Plan &plan,
+                         const prefill::module::Schedule &schedule,
+                         int64_t index, const char *who,
+                         prefill_launch_info *out) {
+  const auto &launches = *schedule.launches();
+  if (index < 0 || index >= launches.size())
+    return fail({ErrorCode::invalidArgument,
+                 "launch " + std::to_string(index) + ", but " + who + " " +
+                     std::to_string(launches.size())});
+  const prefill::module::Launch &launch = *launches[index];
+  out->name = launch.name()
+                  ? launch.name()->c_str()
+                  : plan.kernels()->Get(launch.kernel())->name()->c_str();
+  out->layer = launch.layer();
+  return PREFILL_OK;
+}
+
 ResidentWeights::Progress makeProgress(prefill_progress_fn function,
                                        void *user) {
   if (!function)
@@ -180,8 +198,10 @@ prefill_status prefill_module_get_info(const prefill_module *module,
     out->max_seq = file.max_seq();
     out->kv_block_size = cache.block_size();
     out->sliding_window = file.sliding_window();
-    out->num_launches = module->impl->plan().launches()->size();
-    out->kernels_per_layer = module->impl->kernelsPerLayer();
+    const prefill::module::Schedule &schedule =
+        lastSchedule(module->impl->plan());
+    out->num_launches = schedule.launches()->size();
+    out->kernels_per_layer = kernelsPerLayer(schedule);
     return PREFILL_OK;
   });
 }
@@ -192,16 +212,7 @@ prefill_status prefill_module_get_launch(const prefill_module *module,
   if (!module || !out)
     return nullArgument();
   const prefill::module::Plan &plan = module->impl->plan();
-  if (index < 0 || index >= plan.launches()->size())
-    return fail({ErrorCode::invalidArgument,
-                 "launch " + std::to_string(index) + ", but the module has " +
-                     std::to_string(plan.launches()->size())});
-  const prefill::module::Launch &launch = *plan.launches()->Get(index);
-  out->name = launch.name()
-                  ? launch.name()->c_str()
-                  : plan.kernels()->Get(launch.kernel())->name()->c_str();
-  out->layer = launch.layer();
-  return PREFILL_OK;
+  return getLaunch(plan, lastSchedule(plan), index, "the module has", out);
 }
 
 const char *prefill_module_variant(const prefill_module *module) {
@@ -397,6 +408,23 @@ prefill_status prefill_session_memory(const prefill_session *session,
 
 uint64_t prefill_session_flops(const prefill_session *session) {
   return session ? session->impl->flops() : 0;
+}
+
+int64_t prefill_session_num_launches(const prefill_session *session) {
+  return session ? session->impl->schedule().launches()->size() : 0;
+}
+
+int64_t prefill_session_kernels_per_layer(const prefill_session *session) {
+  return session ? kernelsPerLayer(session->impl->schedule()) : 0;
+}
+
+prefill_status prefill_session_get_launch(const prefill_session *session,
+                                          int64_t index,
+                                          prefill_launch_info *out) {
+  if (!session || !out)
+    return nullArgument();
+  return getLaunch(session->impl->plan(), session->impl->schedule(), index,
+                   "the last call had", out);
 }
 
 prefill_status prefill_session_launch_time(const prefill_session *session,

@@ -1,7 +1,6 @@
 #include "core/LoadedModule.h"
 #include "prefill/checkpoint/Quote.h"
 
-#include <algorithm>
 #include <cstring>
 
 using namespace prefill;
@@ -49,21 +48,4 @@ Result<void> LoadedModule::initialize(const std::byte *data, uint64_t size) {
     return code.takeError();
   loaded = std::move(*code);
   return {};
-}
-
-int64_t LoadedModule::kernelsPerLayer() const {
-  std::vector<int64_t> counts(table->num_layers());
-  for (const module::Launch *launch : *plan().launches())
-    if (launch->layer() >= 0)
-      ++counts[launch->layer()];
-  return *std::max_element(counts.begin(), counts.end());
-}
-
-int64_t LoadedModule::padRows(int64_t rows) const {
-  const auto &buckets = *plan().row_buckets();
-  for (int32_t bucket : buckets)
-    if (rows <= bucket)
-      return bucket;
-  int64_t last = buckets[buckets.size() - 1];
-  return (rows + last - 1) / last * last;
 }

@@ -29,12 +29,6 @@ public:
   const module::Plan &plan() const { return loaded->plan(); }
   LoadedCode &code() const { return *loaded; }
 
-  /// The largest number of launches that carry one layer's index.
-  int64_t kernelsPerLayer() const;
-  /// Rows that kernels see for `rows` rows of data: the smallest bucket that
-  /// holds them, above the last bucket a multiple of it.
-  int64_t padRows(int64_t rows) const;
-
 private:
   explicit LoadedModule(Device &device) : owner(device) {}
   Result<void> initialize(const std::byte *data, uint64_t size);

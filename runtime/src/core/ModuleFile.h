@@ -13,7 +13,7 @@ namespace prefill::rt {
 
 /// The version of the container that this runtime reads and the compiler
 /// writes.
-inline constexpr int32_t moduleFormatVersion = 3;
+inline constexpr int32_t moduleFormatVersion = 4;
 
 /// Words of 64 bits that an argument becomes for a kernel (see module.fbs).
 int numWords(module::ArgKind kind);

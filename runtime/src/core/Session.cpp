@@ -88,7 +88,7 @@ Result<Batch> Session::check(const int32_t *tokens, const int32_t *cuSeqlens,
 
 Result<void> Session::prepareScore() {
   int64_t heads = 0;
-  for (const module::Launch *launch : *plan.launches())
+  for (const module::Launch *launch : *chosen->launches())
     for (const module::Arg *arg : *launch->args())
       if (arg->kind() == module::ArgKind::score)
         heads = std::max<int64_t>(heads, arg->index());
@@ -119,13 +119,16 @@ Result<void> Session::prepareScore() {
 }
 
 Result<void> Session::prepare(const Batch &batch) {
-  rowsPad = module.padRows(batch.numTokens());
-  logitRowsPad = module.padRows(batch.numLogitRows());
+  uint32_t index = findSchedule(table, batch.numTokens());
+  chosen = table.schedules()->Get(index);
+  times.clear(); // they are another schedule's
+  rowsPad = padRows(*chosen, batch.numTokens());
+  logitRowsPad = padRows(*chosen, batch.numLogitRows());
   if (rowsPad > std::numeric_limits<int32_t>::max())
     return invalidArgument("a batch of " + std::to_string(batch.numTokens()) +
                            " tokens, expected less than 2^31 with padding");
   if (Result<void> ok =
-          arena.prepare(plan, rowsPad, logitRowsPad, poison, allocator);
+          arena.prepare(*chosen, rowsPad, logitRowsPad, poison, allocator);
       !ok)
     return ok;
   for (int64_t i = 0; i < batch.numSequences(); ++i)
@@ -138,7 +141,8 @@ Result<void> Session::prepare(const Batch &batch) {
     return ok;
   if (Result<void> ok = prepareScore(); !ok)
     return ok;
-  return stream->beginCall({rowsPad, logitRowsPad, batch.numSequences()});
+  return stream->beginCall(
+      {index, rowsPad, logitRowsPad, batch.numSequences()});
 }
 
 void Session::expandArguments(const module::Launch &launch) {
@@ -179,13 +183,13 @@ void Session::listRanges(const module::Launch &launch) {
     uint32_t index = arg->index();
     switch (arg->kind()) {
     case module::ArgKind::buffer: {
-      const module::Buffer &buffer = *plan.buffers()->Get(index);
+      const module::Buffer &buffer = *chosen->buffers()->Get(index);
       ranges.push_back({arena.buffer(index), arena.bytes(buffer),
                         buffer.name()->str(), /*writable=*/true});
       break;
     }
     case module::ArgKind::weight: {
-      const module::Weight &weight = *plan.weights()->Get(index);
+      const module::Weight &weight = *table.weights()->Get(index);
       ranges.push_back({weights.address(index), byteSize(weight),
                         weight.name()->str(), /*writable=*/false});
       break;
@@ -208,10 +212,10 @@ void Session::listRanges(const module::Launch &launch) {
 }
 
 Result<void> Session::launch(uint32_t index, const Batch &batch) {
-  const module::Launch &launch = *plan.launches()->Get(index);
+  const module::Launch &launch = *chosen->launches()->Get(index);
   expandArguments(launch);
   listRanges(launch);
-  const module::Grid &grid = *plan.kernels()->Get(launch.kernel())->grid();
+  const module::Grid &grid = *table.kernels()->Get(launch.kernel())->grid();
   int64_t rows =
       grid.domain() == module::RowDomain::tokens ? rowsPad : logitRowsPad;
   int64_t workgroups = (rows + grid.block() - 1) / grid.block();
@@ -232,13 +236,13 @@ Result<void> Session::launch(uint32_t index, const Batch &batch) {
 
 std::string Session::describe(uint32_t launchIndex) const {
   return "launch " + std::to_string(launchIndex) + ", layer " +
-         std::to_string(plan.launches()->Get(launchIndex)->layer());
+         std::to_string(chosen->launches()->Get(launchIndex)->layer());
 }
 
 Result<void> Session::findDamage(uint32_t launchIndex) const {
-  const module::Launch &launch = *plan.launches()->Get(launchIndex);
-  const module::Kernel &kernel = *plan.kernels()->Get(launch.kernel());
-  Result<std::string> damaged = arena.damage(plan);
+  const module::Launch &launch = *chosen->launches()->Get(launchIndex);
+  const module::Kernel &kernel = *table.kernels()->Get(launch.kernel());
+  Result<std::string> damaged = arena.damage(*chosen);
   if (!damaged)
     return damaged.takeError();
   std::string where = *damaged;
@@ -262,7 +266,7 @@ Result<void> Session::findDamage(uint32_t launchIndex) const {
     where = "behind the batch metadata";
   if (int64_t weight = weights.damagedWeight(); where.empty() && weight >= 0)
     where =
-        "behind weight " + quote(plan.weights()->Get(weight)->name()->str());
+        "behind weight " + quote(table.weights()->Get(weight)->name()->str());
   if (where.empty())
     return {};
   return invalidModule("kernel " + quote(kernel.name()->string_view()) + " (" +
@@ -312,8 +316,7 @@ Result<void> Session::run(const int32_t *tokens, const int32_t *cuSeqlens,
   if (Result<void> ok = prepare(*batch); !ok)
     return ok;
 
-  times.clear();
-  for (uint32_t i = 0; i < plan.launches()->size(); ++i) {
+  for (uint32_t i = 0; i < chosen->launches()->size(); ++i) {
     uint64_t begin = sinceStart();
     if (Result<void> ok = launch(i, *batch); !ok)
       return ok;
@@ -324,7 +327,7 @@ Result<void> Session::run(const int32_t *tokens, const int32_t *cuSeqlens,
       return ok;
     if (Result<void> ok = findDamage(i); !ok)
       return ok;
-    if (Result<void> ok = arena.poisonPaddedRows(plan, batch->numTokens(),
+    if (Result<void> ok = arena.poisonPaddedRows(*chosen, batch->numTokens(),
                                                  batch->numLogitRows());
         !ok)
       return ok;
@@ -337,7 +340,7 @@ Result<void> Session::run(const int32_t *tokens, const int32_t *cuSeqlens,
 
   const module::Module &file = module.file();
   if (Result<void> ok = allocator.memory().download(
-          logits, arena.buffer(plan.logits_buffer()),
+          logits, arena.buffer(chosen->logits_buffer()),
           batch->numLogitRows() * file.vocab_size() * sizeof(float));
       !ok)
     return ok;

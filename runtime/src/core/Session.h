@@ -1,4 +1,4 @@
-// Runs the plan of a module over tokens.
+// Runs the schedules of a module over tokens.
 #ifndef PREFILL_RUNTIME_CORE_SESSION_H
 #define PREFILL_RUNTIME_CORE_SESSION_H
 
@@ -7,6 +7,7 @@
 #include "core/BatchMetadata.h"
 #include "core/KVCache.h"
 #include "core/ResidentWeights.h"
+#include "core/ScheduleChoice.h"
 
 #include <cstdint>
 #include <memory>
@@ -36,15 +37,21 @@ public:
                      const int32_t *sequences, int64_t numSequences);
   /// Runs one launch of the call that was staged last. Its input is what the
   /// buffers hold: run the launches before it first, in order. The cache's
-  /// lengths stay what they are. `index` is less than the number of launches.
+  /// lengths stay what they are. `index` is less than the number of launches of
+  /// schedule().
   Result<void> runStaged(uint32_t index);
+
+  const module::Plan &plan() const { return table; }
+  /// That of the last call that came to its launches or was staged, before any
+  /// call that for any number of rows.
+  const module::Schedule &schedule() const { return *chosen; }
 
   uint64_t memory(MemoryClass memoryClass) const;
   /// Of the last call; the padding's work is not counted.
   uint64_t flops() const { return lastFlops; }
 
   using LaunchTime = Stream::LaunchTime;
-  /// Of the last call, indexed as the plan's launches.
+  /// Of the last call, indexed as the schedule's launches.
   const std::vector<LaunchTime> &launchTimes() const { return times; }
 
   /// Stream::setTiming.
@@ -57,7 +64,8 @@ public:
 
 private:
   Session(LoadedModule &module, ResidentWeights &weights, KVCache &cache)
-      : module(module), plan(module.plan()), weights(weights), cache(cache),
+      : module(module), table(module.plan()), chosen(&lastSchedule(table)),
+        weights(weights), cache(cache),
         allocator(module.device().backend().memory()) {}
 
   Result<Batch> check(const int32_t *tokens, const int32_t *cuSeqlens,
@@ -74,7 +82,8 @@ private:
   uint64_t countFlops(const Batch &batch) const;
 
   LoadedModule &module;
-  const module::Plan &plan;
+  const module::Plan &table; ///< of the module
+  const module::Schedule *chosen;
   ResidentWeights &weights;
   KVCache &cache;
   Allocator allocator;     ///< of the device's memory

@@ -19,7 +19,7 @@ class CudaCode : public LoadedCode {
 public:
   CudaCode(const module::Plan &plan, CodeModule code,
            std::vector<KernelFunction> functions,
-           std::vector<std::optional<ProductLaunch>> products,
+           std::vector<ScheduleProducts> products,
            std::shared_ptr<const BlasApi> blas, BlasAlgorithmCache *algorithms)
       : LoadedCode(plan), code(std::move(code)),
         functions(std::move(functions)), products(std::move(products)),
@@ -36,9 +36,9 @@ public:
 
 private:
   CodeModule code;
-  std::vector<KernelFunction> functions;              ///< as the plan's kernels
-  std::vector<std::optional<ProductLaunch>> products; ///< as its launches
-  std::shared_ptr<const BlasApi> blas; ///< null: absent, or of no use
+  std::vector<KernelFunction> functions;  ///< as the plan's kernels
+  std::vector<ScheduleProducts> products; ///< as its schedules
+  std::shared_ptr<const BlasApi> blas;    ///< null: absent, or of no use
   BlasAlgorithmCache *algorithms;
 };
 
@@ -131,9 +131,12 @@ CudaBackend::load(const module::Module &file) {
       return function.takeError();
     functions.push_back(std::move(*function));
   }
-  std::vector<std::optional<ProductLaunch>> products = findProducts(*plan);
-  bool wanted = std::any_of(products.begin(), products.end(),
-                            [](const auto &product) { return !!product; });
+  std::vector<ScheduleProducts> products = findProducts(*plan);
+  bool wanted = std::any_of(
+      products.begin(), products.end(), [](const ScheduleProducts &schedule) {
+        return std::any_of(schedule.begin(), schedule.end(),
+                           [](const auto &product) { return !!product; });
+      });
   if (wanted)
     openBlas();
   return std::unique_ptr<LoadedCode>(new CudaCode(

@@ -42,7 +42,7 @@ Result<void> CudaStream::beginCall(const CallShape &shape) {
   times.clear();
   interrupted = false;
   call = shape;
-  key = {shape.rowsPad, shape.logitRowsPad};
+  key = {shape.schedule, shape.rowsPad, shape.logitRowsPad};
   return {};
 }
 
@@ -57,9 +57,10 @@ Result<void> CudaStream::launch(const KernelLaunch &launch) {
 }
 
 void CudaStream::choose(uint32_t launch, Pending &pending) {
-  if (!blas || !code.products[launch])
+  const ScheduleProducts &products = code.products[call.schedule];
+  if (!blas || !products[launch])
     return;
-  const ProductLaunch &product = *code.products[launch];
+  const ProductLaunch &product = *products[launch];
   MatmulProblem problem = product.problem;
   problem.m = product.rows == module::RowDomain::tokens ? call.rowsPad
                                                         : call.logitRowsPad;

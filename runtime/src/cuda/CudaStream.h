@@ -17,8 +17,8 @@ namespace prefill::rt::cuda {
 struct StreamCode {
   const CudaDevice &device;
   const std::vector<KernelFunction> &functions; ///< as the plan's kernels
-  /// As the plan's launches; products without `blas` are kernels like others.
-  const std::vector<std::optional<ProductLaunch>> &products;
+  /// As the plan's schedules; products without `blas` are kernels like others.
+  const std::vector<ScheduleProducts> &products;
   std::shared_ptr<const BlasApi> blas; ///< may be null
   BlasAlgorithmCache *algorithms;      ///< null where `blas` is
 };

@@ -20,6 +20,7 @@ std::optional<cudaDataType_t> blasType(module::DType type) {
 }
 
 std::optional<ProductLaunch> asProduct(const module::Plan &plan,
+                                       const module::Schedule &schedule,
                                        const module::Launch &launch) {
   const module::MatrixProduct *product = launch.product();
   if (!product)
@@ -32,7 +33,8 @@ std::optional<ProductLaunch> asProduct(const module::Plan &plan,
   }
   auto arg = [&](uint32_t place) { return launch.args()->Get(place)->index(); };
   const module::Weight &weight = *plan.weights()->Get(arg(product->weight()));
-  const module::Buffer &output = *plan.buffers()->Get(arg(product->output()));
+  const module::Buffer &output =
+      *schedule.buffers()->Get(arg(product->output()));
   std::optional<cudaDataType_t> in = blasType(weight.dtype()),
                                 out = blasType(output.dtype());
   if (!in || !out)
@@ -47,10 +49,13 @@ std::optional<ProductLaunch> asProduct(const module::Plan &plan,
 
 } // namespace
 
-std::vector<std::optional<ProductLaunch>>
+std::vector<ScheduleProducts>
 prefill::rt::cuda::findProducts(const module::Plan &plan) {
-  std::vector<std::optional<ProductLaunch>> products;
-  for (const module::Launch *launch : *plan.launches())
-    products.push_back(asProduct(plan, *launch));
+  std::vector<ScheduleProducts> products;
+  for (const module::Schedule *schedule : *plan.schedules()) {
+    ScheduleProducts &found = products.emplace_back();
+    for (const module::Launch *launch : *schedule->launches())
+      found.push_back(asProduct(plan, *schedule, *launch));
+  }
   return products;
 }

@@ -23,10 +23,12 @@ struct ProductLaunch {
   }
 };
 
-/// For each launch of a verified plan; nullopt where it is no plain product or
-/// one of types that the library is not asked for.
-std::vector<std::optional<ProductLaunch>>
-findProducts(const module::Plan &plan);
+/// For each launch of a schedule; nullopt where it is no plain product or one
+/// of types that the library is not asked for.
+using ScheduleProducts = std::vector<std::optional<ProductLaunch>>;
+
+/// For each schedule of a verified plan.
+std::vector<ScheduleProducts> findProducts(const module::Plan &plan);
 
 } // namespace prefill::rt::cuda
 

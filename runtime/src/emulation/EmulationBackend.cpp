@@ -33,13 +33,14 @@ class EmulatedStream : public Stream {
 public:
   explicit EmulatedStream(EmulatedCode &code) : code(code) {}
 
-  Result<void> beginCall(const CallShape &) override {
+  Result<void> beginCall(const CallShape &shape) override {
     json.clear();
+    schedule = code.plan().schedules()->Get(shape.schedule);
     return {};
   }
 
   Result<void> launch(const KernelLaunch &launch) override {
-    const module::Launch &table = *code.plan().launches()->Get(launch.launch);
+    const module::Launch &table = *schedule->launches()->Get(launch.launch);
     std::string kernel =
         code.plan().kernels()->Get(launch.kernel)->name()->str();
     Result<LaunchCounters> counters =
@@ -58,7 +59,8 @@ public:
 
 private:
   EmulatedCode &code;
-  std::string json; ///< the objects of the call
+  const module::Schedule *schedule = nullptr; ///< of the call
+  std::string json;                           ///< the objects of the call
 };
 
 Result<std::unique_ptr<Stream>> EmulatedCode::createStream(Allocator &) {

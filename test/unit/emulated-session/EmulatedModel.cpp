@@ -164,7 +164,7 @@ std::string prefill_test::kernelText(const EmulatedModelOptions &options) {
 fb::ModuleT
 prefill_test::makeEmulatedModule(const EmulatedModelOptions &options) {
   fb::ModuleT file;
-  file.format_version = 3;
+  file.format_version = 4;
   file.checksum = 1; // there, for serialize() to fill in
   file.model_type = "llama";
   file.dtype = fb::DType::f32;
@@ -180,7 +180,9 @@ prefill_test::makeEmulatedModule(const EmulatedModelOptions &options) {
   auto plan = std::make_unique<fb::PlanT>();
   plan->target = "cuda";
   plan->chip = "sm_80";
-  plan->row_buckets = {4, 16};
+  plan->schedules.push_back(std::make_unique<fb::ScheduleT>());
+  fb::ScheduleT &schedule = *plan->schedules.front();
+  schedule.row_buckets = {4, 16};
   auto weight = std::make_unique<fb::WeightT>();
   weight->name = "embedding";
   weight->shape = {std::max(options.vocab, modelWidth), modelWidth};
@@ -190,18 +192,18 @@ prefill_test::makeEmulatedModule(const EmulatedModelOptions &options) {
   weight->source.Set(source);
   weight->resident = true;
   plan->weights.push_back(std::move(weight));
-  plan->buffers.push_back(makeBuffer("hidden", fb::RowDomain::tokens));
-  plan->buffers.push_back(makeBuffer("logits", fb::RowDomain::logits));
-  plan->logits_buffer = 1;
+  schedule.buffers.push_back(makeBuffer("hidden", fb::RowDomain::tokens));
+  schedule.buffers.push_back(makeBuffer("logits", fb::RowDomain::logits));
+  schedule.logits_buffer = 1;
   plan->kernels.push_back(makeKernel("embed", fb::RowDomain::tokens, 13));
   plan->kernels.push_back(makeKernel("append", fb::RowDomain::tokens, 17));
   plan->kernels.push_back(makeKernel("logits", fb::RowDomain::logits, 17));
   fb::Arg batch(fb::ArgKind::batch, 0), hidden(fb::ArgKind::buffer, 0),
       cache(fb::ArgKind::kv_cache, 0);
-  plan->launches.push_back(
+  schedule.launches.push_back(
       makeLaunch(0, -1, {batch, fb::Arg(fb::ArgKind::weight, 0), hidden}));
-  plan->launches.push_back(makeLaunch(1, 0, {batch, hidden, cache}));
-  plan->launches.push_back(
+  schedule.launches.push_back(makeLaunch(1, 0, {batch, hidden, cache}));
+  schedule.launches.push_back(
       makeLaunch(2, -1, {batch, cache, fb::Arg(fb::ArgKind::buffer, 1)}));
   auto code = std::make_unique<fb::CodeT>();
   code->format = fb::CodeFormat::emulation;

@@ -6,6 +6,7 @@
 #include "core/LoadedModule.h"
 #include "core/ModuleFile.h"
 #include "core/ResidentWeights.h"
+#include "core/ScheduleChoice.h"
 #include "core/Session.h"
 #include "prefill/module/ModuleChecksum.h"
 
@@ -81,7 +82,8 @@ TEST(ModuleFile, PadsRowsToBuckets) {
                               {17, 32},
                               {32, 32},
                               {33, 48}})
-    EXPECT_EQ((*loaded)->padRows(rows), padded) << rows;
+    EXPECT_EQ(rt::padRows(rt::lastSchedule((*loaded)->plan()), rows), padded)
+        << rows;
 }
 
 TEST(ModuleFileHostile, NotAModule) {
@@ -114,7 +116,7 @@ template <typename T> T &as(module::WeightSourceUnion &source) {
 
 const Damage damages[] = {
     {"FormatVersion", [](auto &m) { m.format_version = 1; },
-     "format version 1, this runtime reads version 3"},
+     "format version 1, this runtime reads version 4"},
     {"NoChecksum", [](auto &m) { m.checksum = 0; },
      "the file is damaged: it has no checksum"},
     {"Dtype", [](auto &m) { m.dtype = module::DType::i32; }, "dtype is 3"},
@@ -164,9 +166,51 @@ const Damage damages[] = {
                                          module::DType::f32, 0, 8, 8, 64);
      },
      "kv_cache num_kv_heads is 0"},
-    {"BucketsEmpty", [](auto &m) { m.plans[0]->row_buckets.clear(); },
+    {"NoSchedule", [](auto &m) { m.plans[0]->schedules.clear(); },
+     "the plan for 'cpu' has 0 schedules, expected 1 to 64"},
+    {"LastScheduleIsLimited",
+     [](auto &m) { m.plans[0]->schedules[0]->max_rows = 16; },
+     "schedule 0: max_rows is 16, expected 0, any number, of the last "
+     "schedule"},
+    {"EarlySchedulesAreNot",
+     [](auto &m) {
+       m.plans[0]->schedules.push_back(
+           std::make_unique<module::ScheduleT>(*m.plans[0]->schedules[0]));
+     },
+     "schedule 0: max_rows is 0, expected 1 to 2147483647"},
+    {"SchedulesInOrder",
+     [](auto &m) {
+       auto &schedules = m.plans[0]->schedules;
+       for (int64_t rows : {16, 16})
+         schedules
+             .insert(schedules.end() - 1,
+                     std::make_unique<module::ScheduleT>(*schedules.back()))
+             ->get()
+             ->max_rows = rows;
+     },
+     "schedule 1: max_rows is 16, expected 17 to 2147483647"},
+    {"KindsDifferBetweenSchedules",
+     [](auto &m) {
+       auto &schedules = m.plans[0]->schedules;
+       schedules.insert(schedules.begin(), std::make_unique<module::ScheduleT>(
+                                               *schedules.front()));
+       schedules[0]->max_rows = 1;
+       for (int launch : {1, 4})
+         std::swap(schedules[1]->launches[launch]->args[1],
+                   schedules[1]->launches[launch]->args[3]);
+     },
+     "schedule 1: launch 1, argument 1: kind kv_cache, but launch 1 of "
+     "schedule 0 of the same kernel 1 'tk_append_64' passes buffer"},
+    {"KernelTwice",
+     [](auto &m) {
+       m.plans[0]->kernels[1]->name = m.plans[0]->kernels[0]->name;
+     },
+     "kernel 1 'tk_embed': an earlier kernel has the same name"},
+    {"BucketsEmpty",
+     [](auto &m) { m.plans[0]->schedules[0]->row_buckets.clear(); },
      "row_buckets is empty"},
-    {"BucketsOrder", [](auto &m) { m.plans[0]->row_buckets = {4, 4}; },
+    {"BucketsOrder",
+     [](auto &m) { m.plans[0]->schedules[0]->row_buckets = {4, 4}; },
      "row_buckets hold 4 after 4"},
     {"WeightRank", [](auto &m) { m.plans[0]->weights[0]->shape.clear(); },
      "weight 0 'model.embed_tokens.weight': rank 0"},
@@ -243,21 +287,31 @@ const Damage damages[] = {
      },
      "interleaves in runs of 0"},
     {"BufferDomain",
-     [](auto &m) { m.plans[0]->buffers[0]->domain = module::RowDomain(5); },
+     [](auto &m) {
+       m.plans[0]->schedules[0]->buffers[0]->domain = module::RowDomain(5);
+     },
      "buffer 0 'hidden': unknown row domain 5"},
     {"BufferDtype",
-     [](auto &m) { m.plans[0]->buffers[0]->dtype = module::DType(-3); },
+     [](auto &m) {
+       m.plans[0]->schedules[0]->buffers[0]->dtype = module::DType(-3);
+     },
      "buffer 0 'hidden': unknown dtype -3"},
-    {"BufferRowBytes", [](auto &m) { m.plans[0]->buffers[0]->row_bytes = 0; },
+    {"BufferRowBytes",
+     [](auto &m) { m.plans[0]->schedules[0]->buffers[0]->row_bytes = 0; },
      "row_bytes is 0"},
-    {"BufferOffset", [](auto &m) { m.plans[0]->buffers[0]->row_offset = -64; },
+    {"BufferOffset",
+     [](auto &m) { m.plans[0]->schedules[0]->buffers[0]->row_offset = -64; },
      "row_offset is -64"},
     {"BufferHuge",
-     [](auto &m) { m.plans[0]->buffers[0]->row_bytes = INT64_MAX; },
+     [](auto &m) {
+       m.plans[0]->schedules[0]->buffers[0]->row_bytes = INT64_MAX;
+     },
      "row_bytes is 9223372036854775807"},
-    {"LogitsBuffer", [](auto &m) { m.plans[0]->logits_buffer = 3; },
+    {"LogitsBuffer",
+     [](auto &m) { m.plans[0]->schedules[0]->logits_buffer = 3; },
      "logits_buffer is 3, but only 3 buffers exist"},
-    {"LogitsDomain", [](auto &m) { m.plans[0]->logits_buffer = 0; },
+    {"LogitsDomain",
+     [](auto &m) { m.plans[0]->schedules[0]->logits_buffer = 0; },
      "logits buffer 0 'hidden': expected f32 rows of vocab_size 13"},
     {"KernelName", [](auto &m) { m.plans[0]->kernels[0]->name = ""; },
      "kernel 0 '' has no name"},
@@ -287,58 +341,61 @@ const Damage damages[] = {
     {"KernelMissing",
      [](auto &m) { m.plans[0]->kernels[0]->name = "tk_nothing"; },
      "code cpu:avx2 does not define kernel 'tk_nothing'"},
-    {"LaunchKernel", [](auto &m) { m.plans[0]->launches[0]->kernel = 99; },
+    {"LaunchKernel",
+     [](auto &m) { m.plans[0]->schedules[0]->launches[0]->kernel = 99; },
      "launch 0: kernel 99, but only 5 exist"},
-    {"LaunchLayer", [](auto &m) { m.plans[0]->launches[0]->layer = 2; },
+    {"LaunchLayer",
+     [](auto &m) { m.plans[0]->schedules[0]->launches[0]->layer = 2; },
      "launch 0: layer is 2, expected -1 to 1"},
     {"ArgBuffer",
      [](auto &m) {
-       m.plans[0]->launches[0]->args[2] =
+       m.plans[0]->schedules[0]->launches[0]->args[2] =
            module::Arg(module::ArgKind::buffer, 3);
      },
      "launch 0, argument 2: buffer 3, but only 3 exist"},
     {"ArgWeight",
      [](auto &m) {
-       m.plans[0]->launches[0]->args[1] =
+       m.plans[0]->schedules[0]->launches[0]->args[1] =
            module::Arg(module::ArgKind::weight, 100);
      },
      "launch 0, argument 1: weight 100, but only 10 exist"},
     {"ArgWeightNotResident",
      [](auto &m) {
-       m.plans[0]->launches[0]->args[1] =
+       m.plans[0]->schedules[0]->launches[0]->args[1] =
            module::Arg(module::ArgKind::weight, 2);
      },
      "is not resident"},
     {"ArgLayer",
      [](auto &m) {
-       m.plans[0]->launches[1]->args[3] =
+       m.plans[0]->schedules[0]->launches[1]->args[3] =
            module::Arg(module::ArgKind::kv_cache, 2);
      },
      "launch 1, argument 3: layer 2, but only 2 exist"},
     {"ArgScore",
      [](auto &m) {
-       m.plans[0]->launches[0]->args[1] =
+       m.plans[0]->schedules[0]->launches[0]->args[1] =
            module::Arg(module::ArgKind::score, 0);
      },
      "score heads is 0"},
     {"ArgKind",
      [](auto &m) {
-       m.plans[0]->launches[0]->args[1] = module::Arg(module::ArgKind(12), 0);
+       m.plans[0]->schedules[0]->launches[0]->args[1] =
+           module::Arg(module::ArgKind(12), 0);
      },
      "launch 0, argument 1: unknown kind 12"},
     {"ArgKindsDiffer",
      [](auto &m) {
-       std::swap(m.plans[0]->launches[4]->args[1],
-                 m.plans[0]->launches[4]->args[3]);
+       std::swap(m.plans[0]->schedules[0]->launches[4]->args[1],
+                 m.plans[0]->schedules[0]->launches[4]->args[3]);
      },
      "launch 4, argument 1: kind kv_cache, but launch 1 of the same kernel 1 "
      "'tk_append_64' passes buffer"},
     {"ArgCountsDiffer",
      [](auto &m) {
        // As many words: a cache is five of them.
-       m.plans[0]->launches[4]->args.pop_back();
+       m.plans[0]->schedules[0]->launches[4]->args.pop_back();
        for (int i = 0; i < 5; ++i)
-         m.plans[0]->launches[4]->args.push_back(
+         m.plans[0]->schedules[0]->launches[4]->args.push_back(
              module::Arg(module::ArgKind::buffer, 0));
      },
      "launch 4 has 8 arguments, but launch 1 of the same kernel 1 "

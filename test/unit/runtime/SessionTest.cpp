@@ -275,6 +275,31 @@ TEST(Session, TimesEveryLaunch) {
   EXPECT_EQ(launch.layer, 0);
 }
 
+TEST_P(SessionOverLayouts, CallsOfEachLengthHaveTheirSchedule) {
+  constexpr int64_t shortRows = 5;
+  TestModelOptions both{GetParam()};
+  both.shortRows = shortRows;
+  for (bool poison : {false, true}) {
+    TestRun one({GetParam()}), two(both);
+    ASSERT_EQ(prefill_session_set_poison(two.session, poison), PREFILL_OK);
+    EXPECT_EQ(prefill_session_num_launches(two.session), 8);
+    for (int64_t count : {3, 7, 5, 1, 6, 1}) {
+      std::vector<int32_t> tokens = makeTokens(count, uint32_t(count));
+      EXPECT_TRUE(
+          bitEqual(two.prefill(tokens, true), one.prefill(tokens, true)))
+          << count;
+      prefill_launch_info launch;
+      ASSERT_EQ(prefill_session_get_launch(two.session, 0, &launch),
+                PREFILL_OK);
+      EXPECT_STREQ(launch.name, count <= shortRows ? "short" : "tk_embed");
+      EXPECT_EQ(prefill_session_kernels_per_layer(two.session), 3);
+      EXPECT_EQ(prefill_session_get_launch(two.session, 8, &launch),
+                PREFILL_INVALID_ARGUMENT);
+      EXPECT_STREQ(prefill_last_error(), "launch 8, but the last call had 8");
+    }
+  }
+}
+
 // ---- Errors.
 
 class SessionErrors : public testing::Test {

@@ -70,7 +70,7 @@ TEST_F(StagedCall, LaunchByLaunchWritesWhatTheWholeCallWrites) {
     std::fill(gone.begin(), gone.end(), 0);
   }
   EXPECT_EQ(cache->length(0), 0);
-  for (uint32_t i = 0; i < module->plan().launches()->size(); ++i)
+  for (uint32_t i = 0; i < session->schedule().launches()->size(); ++i)
     ASSERT_TRUE(session->runStaged(i));
   EXPECT_EQ(cache->length(0), 0) << "a staged call leaves lengths alone";
   cache->setLength(0, count);

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -27,7 +28,8 @@ std::vector<uint8_t> testKernels() {
 /// Adds to a module under construction and returns indices.
 class Builder {
 public:
-  explicit Builder(module::PlanT &plan) : plan(plan) {}
+  Builder(module::PlanT &plan, module::ScheduleT &schedule)
+      : plan(plan), schedule(schedule) {}
 
   template <typename Source>
   uint32_t weight(const std::string &name, std::vector<int64_t> shape,
@@ -57,8 +59,8 @@ public:
     buffer->row_bytes = rowBytes;
     buffer->row_offset = rowOffset;
     buffer->dtype = module::DType::f32;
-    plan.buffers.push_back(std::move(buffer));
-    return static_cast<uint32_t>(plan.buffers.size() - 1);
+    schedule.buffers.push_back(std::move(buffer));
+    return static_cast<uint32_t>(schedule.buffers.size() - 1);
   }
 
   uint32_t kernel(const std::string &name, module::Grid grid, int32_t words,
@@ -77,12 +79,32 @@ public:
     launch->kernel = kernel;
     launch->layer = layer;
     launch->args = std::move(args);
-    plan.launches.push_back(std::move(launch));
+    schedule.launches.push_back(std::move(launch));
   }
 
 private:
   module::PlanT &plan;
+  module::ScheduleT &schedule;
 };
+
+/// See TestModelOptions::shortRows.
+void addShortSchedule(module::PlanT &plan, int64_t maxRows) {
+  auto added = std::make_unique<module::ScheduleT>(*plan.schedules.back());
+  added->max_rows = maxRows;
+  added->row_buckets = {8};
+  std::reverse(added->buffers.begin(), added->buffers.end());
+  auto last = static_cast<uint32_t>(added->buffers.size() - 1);
+  added->logits_buffer = last - added->logits_buffer;
+  for (auto &buffer : added->buffers)
+    buffer->row_offset += 64;
+  for (auto &launch : added->launches) {
+    launch->name = "short";
+    for (module::Arg &arg : launch->args)
+      if (arg.kind() == module::ArgKind::buffer)
+        arg = module::Arg(module::ArgKind::buffer, last - arg.index());
+  }
+  plan.schedules.insert(plan.schedules.end() - 1, std::move(added));
+}
 
 } // namespace
 
@@ -92,7 +114,7 @@ module::ModuleT prefill::test::makeTestModule(const TestModelOptions &options) {
   std::string suffix = paged ? "_4" : "_64";
 
   module::ModuleT file;
-  file.format_version = 3;
+  file.format_version = 4;
   file.checksum = 1; // there, for serialize() to fill in
   file.model_type = "llama";
   file.producer = "test";
@@ -112,9 +134,11 @@ module::ModuleT prefill::test::makeTestModule(const TestModelOptions &options) {
   file.plans.push_back(std::make_unique<module::PlanT>());
   module::PlanT &plan = *file.plans.front();
   plan.target = "cpu";
-  plan.row_buckets = {1, 4, 16};
+  plan.schedules.push_back(std::make_unique<module::ScheduleT>());
+  module::ScheduleT &schedule = *plan.schedules.front();
+  schedule.row_buckets = {1, 4, 16};
 
-  Builder builder(plan);
+  Builder builder(plan, schedule);
   uint32_t embedding = builder.checkpointWeight("model.embed_tokens.weight",
                                                 {testVocab, testHidden}, true);
   module::RopeTableSourceT rope;
@@ -149,7 +173,7 @@ module::ModuleT prefill::test::makeTestModule(const TestModelOptions &options) {
                                      testHidden * 4, testHidden * 4);
   uint32_t logits =
       builder.buffer("logits", RowDomain::logits, testVocab * 4, 0);
-  plan.logits_buffer = logits;
+  schedule.logits_buffer = logits;
 
   Grid rows(RowDomain::tokens, false, 4, 1);
   uint32_t embedKernel = builder.kernel("tk_embed", rows, 13);
@@ -188,6 +212,9 @@ module::ModuleT prefill::test::makeTestModule(const TestModelOptions &options) {
                  {batch, Arg(ArgKind::buffer, hidden),
                   Arg(ArgKind::weight, embedding),
                   Arg(ArgKind::buffer, logits)});
+
+  if (options.shortRows)
+    addShortSchedule(plan, options.shortRows);
 
   auto code = std::make_unique<module::CodeT>();
   code->format = module::CodeFormat::elf;

@@ -23,6 +23,10 @@ struct TestModelOptions {
   std::string linearKernel = "tk_linear";
   bool unfusedAttention = false; ///< contiguous layouts only
   std::string variant = "avx2";
+  /// Calls of at most so many tokens have a schedule of their own: the same
+  /// kernels, other buckets and launch names, buffers at other indices and
+  /// places. 0: there is none.
+  int64_t shortRows = 0;
 };
 
 /// The tables, for tests that damage them.

@@ -243,7 +243,7 @@ TEST(Placement, ThreadsBeginWithTheirNodesShare) {
 // everything has the bits that one node gives.
 TEST(Placement, TwoNodesGiveTheSameBits) {
   module::ModuleT table = makeTestModule();
-  table.plans[0]->launches.clear();
+  table.plans[0]->schedules[0]->launches.clear();
   table.plans[0]->weights.clear();
   for (int64_t rows : {5, 1700}) {
     auto weight = std::make_unique<module::WeightT>();

@@ -73,7 +73,7 @@ class CacheFileTest : public testing::Test {
 protected:
   CacheFileTest() {
     module::ModuleT table = makeTestModule();
-    table.plans[0]->launches.clear();
+    table.plans[0]->schedules[0]->launches.clear();
     table.plans[0]->weights.clear();
     int64_t index = 0;
     for (int64_t rows : {3, 700, 5, 512, 1600, 1}) {
@@ -457,10 +457,10 @@ TEST(WeightsCacheKey, SeesEverythingThatDecidesBytes) {
   }
   // Recompiling the kernels alone keeps the file.
   module::ModuleT table = everySource();
-  table.plans[0]->launches.pop_back();
+  table.plans[0]->schedules[0]->launches.pop_back();
   table.producer = "another";
   table.plans[0]->code[0]->object.push_back(0);
-  table.plans[0]->row_buckets = {1, 2};
+  table.plans[0]->schedules[0]->row_buckets = {1, 2};
   EXPECT_EQ(programHash(table), original);
 }
 

@@ -58,7 +58,9 @@ protected:
 
   /// Loads with random weights of seed 5 and returns the bytes of a weight.
   std::vector<uint8_t> evaluate(uint32_t weight, int threads = 1) {
-    file.plans[0]->launches.clear(); // they name weights that are gone
+    file.plans[0]
+        ->schedules[0]
+        ->launches.clear(); // they name weights that are gone
     std::vector<uint8_t> bytes = serialize(file);
     auto device = rt::Device::create("cpu", threads);
     EXPECT_TRUE(device);

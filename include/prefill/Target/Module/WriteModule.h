@@ -30,14 +30,23 @@ struct KernelResources {
   double occupancy = 0;
 };
 
+/// What is launched for calls of some lengths.
+struct ModuleSchedule {
+  int64_t maxRows; ///< the most tokens of a call; 0: any number
+  /// The outlined module (level config): weights, the entry function of
+  /// launches, its buffers.
+  ModuleOp config;
+};
+
 /// The model compiled for one target.
 struct ModulePlan {
   std::string target; ///< "cpu", "cuda"
   std::string chip;   ///< "sm_80"; empty for cpu
-  /// The outlined module (level config): weights, the entry function of
-  /// launches, its buffers.
-  ModuleOp config;
-  /// The same at level tiled: its kernels' arguments are what a launch passes.
+  /// At least one, the longest calls last. A kernel's name means the same
+  /// kernel in all of them, and so does a weight's.
+  std::vector<ModuleSchedule> schedules;
+  /// The kernels of all schedules at level tiled: their arguments are what a
+  /// launch passes.
   ModuleOp tiled;
   /// The kernel functions at level kernel, one module for each ISA variant and
   /// one for a chip: grids are read from them, scratch is the largest of the

@@ -95,14 +95,14 @@ std::vector<int32_t> prompt(int count, int step = 5) {
 /// rows: with a row for every token that is the same.
 module::ModuleT makeProductModule() {
   module::ModuleT file = makeCudaModule();
-  module::PlanT &plan = *file.plans.front();
+  module::ScheduleT &schedule = *file.plans.front()->schedules.front();
   auto product = std::make_unique<module::MatrixProductT>();
   product->input = 1;
   product->weight = 2;
   product->output = 3;
-  plan.launches.back()->product = std::move(product);
-  plan.buffers[0]->domain = module::RowDomain::logits;
-  plan.buffers[2]->row_offset = plan.buffers[0]->row_bytes;
+  schedule.launches.back()->product = std::move(product);
+  schedule.buffers[0]->domain = module::RowDomain::logits;
+  schedule.buffers[2]->row_offset = schedule.buffers[0]->row_bytes;
   return file;
 }
 
@@ -123,6 +123,7 @@ TEST_P(CudaSession, ComputesWhatTheCpuComputes) {
   StubDriver stub(withKernels);
   TestModelOptions options;
   options.layout = GetParam();
+  options.shortRows = 6;
   Running gpu(makeCudaModule(options), true, 2);
   Running cpu(makeTestModule(options), false, 2);
   ASSERT_TRUE(gpu.session && cpu.session) << gpu.error << cpu.error;
@@ -165,7 +166,7 @@ TEST(CudaSession, BucketsThatComeAgainAreGraphs) {
   StubDriver stub(withKernels);
   Running gpu(makeCudaModule(), true);
   ASSERT_TRUE(gpu.session) << gpu.error;
-  size_t launches = gpu.module->plan().launches()->size();
+  size_t launches = gpu.module->plan().schedules()->Get(0)->launches()->size();
   gpu.call({prompt(11)});
   EXPECT_EQ(stub.count("cuGraphLaunch"), 0u);
   EXPECT_EQ(stub.count("cuLaunchKernelEx"), launches);
@@ -279,6 +280,20 @@ TEST(CudaSession, PoisonModeComputesTheSame) {
     EXPECT_EQ(gpu.call({prompt(count)}), cpu.call({prompt(count)}));
 }
 
+TEST(CudaSession, SchedulesShareNoGraph) {
+  StubDriver stub(withKernels);
+  TestModelOptions options; // both schedules pad these calls to 16 rows
+  options.shortRows = 9;
+  module::ModuleT file = makeCudaModule(options);
+  for (auto &schedule : file.plans[0]->schedules)
+    schedule->row_buckets = {16};
+  Running gpu(file, true);
+  ASSERT_TRUE(gpu.session) << gpu.error;
+  for (int count : {9, 10, 9, 10, 9, 10})
+    ASSERT_FALSE(gpu.call({prompt(count)}).empty()) << gpu.error;
+  EXPECT_EQ(stub.count("cuGraphInstantiateWithFlags"), 2u);
+}
+
 TEST(CudaSession, PlainProductsAreCuBlasLts) {
   module::ModuleT file = makeProductModule();
   StubDriver stub(withKernels);
@@ -292,8 +307,9 @@ TEST(CudaSession, PlainProductsAreCuBlasLts) {
         << gpu.error;
   }
   // A kernel less in each call that was not replayed.
-  EXPECT_EQ(stub.count("cuLaunchKernelEx"),
-            4 * (gpu.module->plan().launches()->size() - 1));
+  EXPECT_EQ(
+      stub.count("cuLaunchKernelEx"),
+      4 * (gpu.module->plan().schedules()->Get(0)->launches()->size() - 1));
   EXPECT_EQ(stub.count("cublasLtMatmul") >= 5, true);
   EXPECT_EQ(blas.calls(), "heuristic 1\nmatmul 1\n" // 16 rows
                           "heuristic 1\nmatmul 1\n" // 1 row
@@ -320,28 +336,31 @@ TEST(CudaSession, ProductsThatCuBlasLtRefusesAreKernels) {
 TEST(CudaSession, ProductsThatMakeNoSense) {
   auto refusal = [](auto edit) {
     module::ModuleT file = makeProductModule();
-    edit(*file.plans.front());
+    edit(*file.plans.front()->schedules.front());
     StubDriver stub;
     return Running(file, true).error;
   };
-  using Plan = module::PlanT &;
-  EXPECT_EQ(refusal([](Plan) {}), "");
-  EXPECT_THAT(
-      refusal([](Plan plan) { plan.launches.back()->product->weight = 3; }),
-      HasSubstr("product: weight is argument 3, which is no weight"));
-  EXPECT_THAT(
-      refusal([](Plan plan) { plan.launches.back()->product->input = 99; }),
-      HasSubstr("product: input is argument 99, which is no buffer"));
-  EXPECT_THAT(refusal([](Plan plan) {
-                plan.buffers[0]->domain = module::RowDomain::tokens;
+  using Schedule = module::ScheduleT &;
+  EXPECT_EQ(refusal([](Schedule) {}), "");
+  EXPECT_THAT(refusal([](Schedule schedule) {
+                schedule.launches.back()->product->weight = 3;
+              }),
+              HasSubstr("product: weight is argument 3, which is no weight"));
+  EXPECT_THAT(refusal([](Schedule schedule) {
+                schedule.launches.back()->product->input = 99;
+              }),
+              HasSubstr("product: input is argument 99, which is no buffer"));
+  EXPECT_THAT(refusal([](Schedule schedule) {
+                schedule.buffers[0]->domain = module::RowDomain::tokens;
               }),
               HasSubstr("product: the input has another row domain than the "
                         "output"));
-  EXPECT_THAT(refusal([](Plan plan) { plan.buffers[0]->row_bytes = 64; }),
-              HasSubstr("product: rows of 64 and 52 bytes, but the weight's "
-                        "shape asks for 128 and 52"));
-  EXPECT_THAT(refusal([](Plan plan) {
-                plan.launches[1]->product =
+  EXPECT_THAT(
+      refusal([](Schedule schedule) { schedule.buffers[0]->row_bytes = 64; }),
+      HasSubstr("product: rows of 64 and 52 bytes, but the weight's "
+                "shape asks for 128 and 52"));
+  EXPECT_THAT(refusal([](Schedule schedule) {
+                schedule.launches[1]->product =
                     std::make_unique<module::MatrixProductT>();
               }),
               HasSubstr("product: input is argument 0, which is no buffer"));
