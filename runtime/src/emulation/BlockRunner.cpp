@@ -20,8 +20,11 @@ uint64_t nextRandom(uint64_t &state) {
 
 } // namespace
 
-bool BlockRunner::beginLaunch(const LaunchState &state) {
+void BlockRunner::beginLaunch(const LaunchState &state,
+                              const FiberStacks &fiberStacks, int first) {
   launch = state;
+  stacks = &fiberStacks;
+  firstStack = first;
   numThreads = launch.kernel->threads;
   numWarps = (numThreads + warpLanes - 1) / warpLanes;
   counters.assign(launch.program->sites.size(), {});
@@ -33,7 +36,6 @@ bool BlockRunner::beginLaunch(const LaunchState &state) {
   order.resize(numWarps);
   switches = 0;
   lastAllocation = nullptr;
-  return stacks.reserve(numThreads);
 }
 
 void BlockRunner::startThreads() {
@@ -58,7 +60,7 @@ void BlockRunner::startThreads() {
     std::fill_n(warps[i].passed, warpLanes, 0);
   }
   for (int i = 0; i < numThreads; ++i) {
-    threads[i].stack = stacks.prepare(i, threadEntry);
+    threads[i].stack = stacks->prepare(firstStack + i, threadEntry);
     threads[i].state = State::running;
     threads[i].copies.clear();
     threads[i].groupEnds.clear();

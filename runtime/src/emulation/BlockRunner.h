@@ -41,8 +41,10 @@ public:
   BlockRunner(const BlockRunner &) = delete;
   BlockRunner &operator=(const BlockRunner &) = delete;
 
-  /// Prepares for the blocks of a launch. False: no memory for the stacks.
-  bool beginLaunch(const LaunchState &state);
+  /// Prepares for the blocks of a launch, whose threads get the stacks from
+  /// number `firstStack` on.
+  void beginLaunch(const LaunchState &state, const FiberStacks &stacks,
+                   int firstStack);
   /// The first finding ends the block.
   std::optional<Report> run(int64_t block);
 
@@ -149,7 +151,8 @@ private:
   Clocks clocks;
   SharedMemory shared;
   RequestLog log;
-  FiberStacks stacks;
+  const FiberStacks *stacks = nullptr;
+  int firstStack = 0;
   std::vector<Thread> threads;
   std::vector<Warp> warps;
   std::vector<Barrier> barriers;

@@ -2,6 +2,7 @@
 #include "core/ThreadPool.h"
 #include "emulation/BlockRunner.h"
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <new>
@@ -12,17 +13,28 @@ using namespace prefill::rt::emulation;
 Emulator::Emulator(int numThreads)
     : ownPool(std::make_unique<ThreadPool>(
           numThreads > 0 ? numThreads : ThreadPool::availableProcessors())),
-      pool(ownPool.get()) {
-  for (int i = 0; i < pool->size(); ++i)
-    runners.push_back(std::make_unique<BlockRunner>());
-}
+      pool(ownPool.get()) {}
 
-Emulator::Emulator(ThreadPool &threads) : pool(&threads) {
-  for (int i = 0; i < pool->size(); ++i)
-    runners.push_back(std::make_unique<BlockRunner>());
-}
+Emulator::Emulator(ThreadPool &threads) : pool(&threads) {}
 
 Emulator::~Emulator() = default;
+
+Result<int> Emulator::prepareRunners(const Kernel &kernel, int64_t workgroups) {
+  int64_t most = std::min<int64_t>({workgroups, pool->size(),
+                                    ThreadPool::availableProcessors(),
+                                    maxStacks / kernel.threads});
+  int count = static_cast<int>(std::max<int64_t>(1, most));
+  Result<void> reserved = stacks.reserve(count * kernel.threads);
+  while (!reserved && count > 1) { // slower is better than not at all
+    count /= 2;
+    reserved = stacks.reserve(count * kernel.threads);
+  }
+  if (!reserved)
+    return reserved.takeError();
+  while (runners.size() < static_cast<size_t>(count))
+    runners.push_back(std::make_unique<BlockRunner>());
+  return count;
+}
 
 Result<LaunchOutcome> Emulator::launch(const Program &program,
                                        const std::string &name,
@@ -61,19 +73,26 @@ Result<LaunchOutcome> Emulator::launch(const Program &program,
   state.races = options.checkBlockRaces ? &races : nullptr;
   state.seed = options.seed;
   state.countOnly = options.countOnly;
-  for (auto &runner : runners)
-    if (!runner->beginLaunch(state))
-      return Error{ErrorCode::outOfMemory, "no memory for the stacks of " +
-                                               std::to_string(kernel->threads) +
-                                               " emulated threads"};
+  Result<int> prepared =
+      prepareRunners(*kernel, options.checkBlockRaces ? 1 : workgroups);
+  if (!prepared)
+    return Error{ErrorCode::outOfMemory,
+                 "emulated kernel '" + name + "', " +
+                     std::to_string(kernel->threads) +
+                     " threads a block: " + prepared.error().message};
+  int active = *prepared;
+  for (int i = 0; i < active; ++i)
+    runners[i]->beginLaunch(state, stacks, i * kernel->threads);
 
-  // Blocks behind the first finding need not run.
-  std::atomic<int64_t> firstBad{INT64_MAX};
+  // Runners take blocks in ascending order; those behind the first finding need
+  // not run.
+  std::atomic<int64_t> next{0}, firstBad{INT64_MAX};
   std::mutex mutex;
   LaunchOutcome outcome;
-  auto body = [&](int thread, int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end && block < firstBad; ++block) {
-      std::optional<Report> report = runners[thread]->run(block);
+  auto runBlocks = [&](BlockRunner &runner) {
+    for (int64_t block = next++;
+         block < std::min<int64_t>(workgroups, firstBad); block = next++) {
+      std::optional<Report> report = runner.run(block);
       if (!report)
         continue;
       std::lock_guard<std::mutex> lock(mutex);
@@ -84,19 +103,19 @@ Result<LaunchOutcome> Emulator::launch(const Program &program,
       return;
     }
   };
-  if (options.checkBlockRaces)
-    body(0, 0, workgroups);
-  else
-    pool->run(workgroups, body);
+  pool->run(active, [&](int, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      runBlocks(*runners[i]);
+  });
   if (outcome.report)
     return outcome;
 
   std::vector<SiteCounters> sums(program.sites.size());
   uint64_t switches = 0;
-  for (auto &runner : runners) {
+  for (int i = 0; i < active; ++i) {
     for (size_t site = 0; site < sums.size(); ++site)
-      sums[site].add(runner->counters[site]);
-    switches += runner->switches;
+      sums[site].add(runners[i]->counters[site]);
+    switches += runners[i]->switches;
   }
   outcome.counters = summarize(program, sums, sectors.get());
   outcome.counters.switches = switches;

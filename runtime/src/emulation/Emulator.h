@@ -11,6 +11,7 @@
 #define PREFILL_RUNTIME_EMULATION_EMULATOR_H
 
 #include "emulation/Counters.h"
+#include "emulation/Fiber.h"
 #include "emulation/GlobalMemory.h"
 #include "emulation/Program.h"
 #include "emulation/Report.h"
@@ -69,10 +70,19 @@ public:
                                const LaunchOptions &options = {});
 
 private:
+  /// Half of the mappings that Linux allows a process by default.
+  static constexpr int maxStacks = 16384;
+
+  /// Makes room for as many blocks at a time as there are blocks, processors,
+  /// and stacks for; at least one. Returns how many.
+  Result<int> prepareRunners(const Kernel &kernel, int64_t workgroups);
+
   GlobalMemory globalMemory;
   std::unique_ptr<ThreadPool> ownPool;
   ThreadPool *pool;
-  std::vector<std::unique_ptr<BlockRunner>> runners; ///< by host thread
+  /// Of the blocks that run at a time, at most `maxStacks` threads together.
+  FiberStacks stacks;
+  std::vector<std::unique_ptr<BlockRunner>> runners;
 };
 
 } // namespace prefill::rt::emulation

@@ -1,7 +1,11 @@
 #include "emulation/Fiber.h"
 
+#include <cerrno>
+#include <cstring>
+#include <string>
 #include <sys/mman.h>
 
+using namespace prefill::rt;
 using namespace prefill::rt::emulation;
 
 #if !defined(__x86_64__)
@@ -39,25 +43,32 @@ FiberStacks::~FiberStacks() {
     ::munmap(base, (bytes + guard) * reserved);
 }
 
-bool FiberStacks::reserve(int count) {
+Result<void> FiberStacks::reserve(int count) {
   if (count <= reserved)
-    return true;
-  void *memory =
-      ::mmap(nullptr, (bytes + guard) * count, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return {};
+  size_t total = (bytes + guard) * static_cast<size_t>(count);
+  auto refused = [&](const std::string &call) {
+    return Error{ErrorCode::outOfMemory,
+                 call + " of " + std::to_string(total) + " bytes for " +
+                     std::to_string(count) +
+                     " stacks: " + std::strerror(errno)};
+  };
+  void *memory = ::mmap(nullptr, total, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
-    return false;
+    return refused("mmap");
   auto *start = static_cast<char *>(memory);
   for (int i = 0; i < count; ++i)
     if (::mprotect(start + (bytes + guard) * i, guard, PROT_NONE) != 0) {
-      ::munmap(memory, (bytes + guard) * count);
-      return false;
+      Error error = refused("mprotect (see vm.max_map_count)");
+      ::munmap(memory, total);
+      return error;
     }
   if (base)
     ::munmap(base, (bytes + guard) * reserved);
   base = start;
   reserved = count;
-  return true;
+  return {};
 }
 
 void *FiberStacks::prepare(int index, void (*entry)()) const {

@@ -3,6 +3,8 @@
 #ifndef PREFILL_RUNTIME_EMULATION_FIBER_H
 #define PREFILL_RUNTIME_EMULATION_FIBER_H
 
+#include "prefill/checkpoint/Result.h"
+
 #include <cstddef>
 #include <cstdint>
 
@@ -13,7 +15,8 @@ extern "C" void prefill_emulation_switch(void **save, void *resume);
 namespace prefill::rt::emulation {
 
 /// `count` stacks side by side, an inaccessible page below each. Pages that are
-/// never touched take no memory.
+/// never touched take no memory, but each stack takes two of the mappings that
+/// the system allows a process (vm.max_map_count, 65530 by default).
 class FiberStacks {
 public:
   FiberStacks() = default;
@@ -21,8 +24,8 @@ public:
   FiberStacks &operator=(const FiberStacks &) = delete;
   ~FiberStacks();
 
-  /// False when the system gives no memory. Keeps larger sets.
-  bool reserve(int count);
+  /// Keeps larger sets. The Error names the call that the system refused.
+  Result<void> reserve(int count);
 
   /// A stack pointer for prefill_emulation_switch that calls `entry` on an
   /// empty stack. `entry` must not return.

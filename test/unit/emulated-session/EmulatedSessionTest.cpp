@@ -124,6 +124,16 @@ TEST(EmulatedSession, CountOnlyCountsTheSame) {
   EXPECT_EQ(full.counters(), counted.counters());
 }
 
+// More threads than any machine has processors.
+TEST(EmulatedSession, ManyHostThreads) {
+  fb::ModuleT file = makeEmulatedModule({});
+  std::vector<int32_t> tokens = makeTokens(23);
+  EmulatedRun run(file, 1, {.threads = 512});
+  EXPECT_EQ(run.prefill(tokens),
+            expectedLogits(tokens, EmulatedRun::weightSeed));
+  EXPECT_EQ(run.error, "");
+}
+
 TEST(EmulatedSession, CountOnlyNeedsNoMemory) {
   // 128 GiB of embeddings.
   EmulatedModelOptions options;
