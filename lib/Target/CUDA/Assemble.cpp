@@ -1,5 +1,6 @@
 //===- Assemble.cpp - PTX to a cubin, by ptxas ----------------------------===//
 #include "prefill/Target/CUDA/CompileCudaObject.h"
+#include "llvm/BinaryFormat/Magic.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -74,6 +75,22 @@ prefill::parseAssemblerReport(llvm::StringRef report) {
   return kernels;
 }
 
+/// The line of the assembler's messages that says what is wrong: `-v` may print
+/// others first.
+static llvm::StringRef complaintOf(llvm::StringRef messages) {
+  llvm::StringRef first;
+  while (!messages.empty()) {
+    llvm::StringRef line;
+    std::tie(line, messages) = messages.split('\n');
+    line = line.trim();
+    if (line.contains("error") || line.contains("fatal"))
+      return line;
+    if (first.empty())
+      first = line;
+  }
+  return first;
+}
+
 namespace {
 
 /// Removed when it goes.
@@ -120,11 +137,21 @@ FailureOr<CudaObject> prefill::assemble(std::string ptx, const CudaChip &chip,
       std::nullopt, redirects, 0, 0, &problem);
   auto report = llvm::MemoryBuffer::getFile(messages.path);
   llvm::StringRef text = report ? (*report)->getBuffer() : "";
+  llvm::StringRef complaint = complaintOf(text);
+  if (code < 0) { // it never ran, or a signal ended it
+    InFlightDiagnostic error = emitError(loc, "cannot run the assembler '")
+                               << assembler << "' for " << chip.name << ": "
+                               << problem;
+    if (!complaint.empty())
+      error << ": " << complaint;
+    return error;
+  }
   if (code != 0)
     return emitError(loc, "")
-               << assembler << " refused the code for " << chip.name << ": "
-               << (problem.empty() ? text.split('\n').first
-                                   : llvm::StringRef(problem)),
+               << assembler << " refused the code for " << chip.name
+               << (complaint.empty()
+                       ? " without a message, exit code " + std::to_string(code)
+                       : ": " + complaint.str()),
            failure();
   auto cubin = llvm::MemoryBuffer::getFile(output.path, /*IsText=*/false,
                                            /*RequiresNullTerminator=*/false);
@@ -132,12 +159,20 @@ FailureOr<CudaObject> prefill::assemble(std::string ptx, const CudaChip &chip,
     return emitError(loc, "cannot read ")
                << output.path << ": " << cubin.getError().message(),
            failure();
+  llvm::StringRef bytes = (*cubin)->getBuffer();
+  if (llvm::identify_magic(bytes) < llvm::file_magic::elf ||
+      llvm::identify_magic(bytes) > llvm::file_magic::elf_core)
+    return emitError(loc, "")
+               << assembler << " ended well but wrote no cubin for "
+               << chip.name << ": " << bytes.size()
+               << " bytes, expected an ELF file",
+           failure();
   auto kernels = parseAssemblerReport(text);
   if (!kernels)
     return emitError(loc, llvm::toString(kernels.takeError())), failure();
   CudaObject object;
   object.ptx = std::move(ptx);
-  object.cubin.assign((*cubin)->getBufferStart(), (*cubin)->getBufferEnd());
+  object.cubin.assign(bytes.begin(), bytes.end());
   object.kernels = std::move(*kernels);
   return object;
 }

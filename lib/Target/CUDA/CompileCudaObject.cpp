@@ -21,6 +21,15 @@ prefill::compileCudaObject(ModuleOp kernels, const CudaChip &chip,
       assemble(std::move(*ptx), chip, *assembler, kernels.getLoc());
   if (failed(object))
     return failure();
+  for (auto function : kernels.getOps<LLVM::LLVMFuncOp>())
+    if (!function.isExternal() &&
+        llvm::none_of(object->kernels, [&](const AssembledKernel &kernel) {
+          return kernel.name == function.getName();
+        }))
+      return function.emitError()
+             << *assembler << " did not say what kernel '" << function.getName()
+             << "' takes on " << chip.name
+             << ", expected a line of registers for each kernel";
   for (AssembledKernel &kernel : object->kernels) {
     auto function = kernels.lookupSymbol<LLVM::LLVMFuncOp>(kernel.name);
     auto number = [&](StringRef name) -> int64_t {

@@ -5,12 +5,15 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "prefill/Target/CUDA/CompileCudaObject.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 using namespace mlir;
 using namespace mlir::prefill;
+using testing::AllOf;
 using testing::HasSubstr;
 
 namespace {
@@ -79,9 +82,68 @@ TEST_P(CudaObjectTest, WhatTheAssemblerRefusesIsAnError) {
       assemble("no PTX", chip(), *assembler, UnknownLoc::get(&context))));
   EXPECT_THAT(message, HasSubstr(std::string("refused the code for ") +
                                  GetParam() + ": ptxas"));
-  EXPECT_TRUE(
-      failed(assemble("", chip(), "/nonexistent", UnknownLoc::get(&context))));
-  EXPECT_THAT(message, HasSubstr("/nonexistent"));
+}
+
+/// A program that stands in for the assembler.
+class FakeAssembler {
+public:
+  explicit FakeAssembler(const std::string &script) {
+    std::error_code error = llvm::sys::fs::createTemporaryFile(
+        "prefill-fake-ptxas", "sh", descriptor, file);
+    EXPECT_FALSE(error) << error.message();
+    remover.emplace(file);
+    llvm::raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
+    stream << "#!/bin/sh\n" << script << "\n";
+    stream.close();
+    EXPECT_FALSE(llvm::sys::fs::setPermissions(file, llvm::sys::fs::owner_all));
+  }
+  std::string path() const { return file.str().str(); }
+
+private:
+  int descriptor = -1;
+  llvm::SmallString<128> file;
+  std::optional<llvm::FileRemover> remover;
+};
+
+// An assembler that is none must not pass for one that was not there.
+TEST_P(CudaObjectTest, AssemblersThatDoNotDoTheirWork) {
+  std::string message;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    message = diagnostic.str();
+    return success();
+  });
+  auto refusal = [&](const std::string &assembler) {
+    message = "";
+    EXPECT_TRUE(failed(compileCudaObject(*module, chip(), assembler)));
+    return message;
+  };
+  std::string on = std::string(" for ") + GetParam();
+  EXPECT_THAT(refusal("/nonexistent"),
+              AllOf(HasSubstr("cannot run the assembler '/nonexistent'" + on),
+                    HasSubstr("No such file or directory")));
+  FakeAssembler missing("no-such-program");
+  EXPECT_THAT(refusal(missing.path()),
+              AllOf(HasSubstr("cannot run the assembler '" + missing.path() +
+                              "'" + on + ": "),
+                    HasSubstr("no-such-program")));
+  FakeAssembler silent("exit 0");
+  EXPECT_EQ(refusal(silent.path()), silent.path() +
+                                        " ended well but wrote no cubin" + on +
+                                        ": 0 bytes, expected an ELF file");
+  FakeAssembler mute("exit 3");
+  EXPECT_EQ(refusal(mute.path()), mute.path() + " refused the code" + on +
+                                      " without a message, exit code 3");
+  FakeAssembler chatty("echo 'ptxas info    : 0 bytes gmem'; echo; "
+                       "echo 'ptxas fatal   : no room'; exit 255");
+  EXPECT_EQ(refusal(chatty.path()), chatty.path() + " refused the code" + on +
+                                        ": ptxas fatal   : no room");
+  // A cubin, but not a word about its kernels.
+  FakeAssembler quiet("for last; do true; done; printf "
+                      "'\\177ELF\\2\\1\\1\\0\\0\\0\\0\\0\\0\\0\\0\\0\\2\\0"
+                      "\\276\\0' >\"$last\"");
+  EXPECT_EQ(refusal(quiet.path()),
+            quiet.path() + " did not say what kernel 'embed' takes on " +
+                GetParam() + ", expected a line of registers for each kernel");
 }
 
 TEST(AssemblerReport, NumbersByKernel) {
