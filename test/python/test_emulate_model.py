@@ -29,6 +29,21 @@ class EmulateModel(unittest.TestCase):
         self.assertIn("each of 2 layers: qkv_proj, attention, o_proj, gate_up_proj, down_proj", result.stdout)
         self.assertIn("relative error of 17 rows of logits", result.stdout)
 
+    def test_errors_are_one_line(self):
+        for arguments, said in ((["--bin", "/nonexistent"], "cannot run '/nonexistent/prefill-translate': No such file"),
+                                (["--vocab", "0"], "argument --vocab: '0', expected a number of at least 1"),
+                                (["--layers", "-1"], "argument --layers: '-1', expected a number of at least 1"),
+                                (["--tokens", "1.5"], "argument --tokens: '1.5', expected a number of at least 1"),
+                                (["--seed", "x"], "argument --seed: 'x', expected a number of at least 0"),
+                                (["--shap", "x"], "unrecognized arguments: --shap x"),
+                                (["--bin", BIN, "--shape", "x"], "prefill-translate: exit code 1: unknown shape 'x'"),
+                                (["--bin", BIN, "--chip", "sm_75"], "prefill-opt: exit code 1: --target is 'cuda-emu:sm_75'")):
+            result = subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertEqual(result.stdout, "")
+            self.assertTrue(result.stderr.startswith(f"error: {said}"), result.stderr)
+            self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+
     def test_launches(self):
         script = load_script()
         names = ["qkv_proj", "attention", "o_proj", "gate_up_proj", "down_proj"]
