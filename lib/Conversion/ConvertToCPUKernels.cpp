@@ -46,10 +46,18 @@ struct ConvertToCPUKernelsPass
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (function->hasAttr(kKernelAttr))
         kernels.push_back(function);
+    // Every kernel is tried, so that all refusals are known.
     for (func::FuncOp tiled : kernels) {
       FailureOr<KernelABI> abi = KernelABI::create(tiled);
-      if (failed(abi) || failed(emitKernel(*abi, *variant, tiled)))
-        return signalPassFailure();
+      if (failed(abi)) {
+        signalPassFailure();
+        continue;
+      }
+      if (failed(emitKernel(*abi, *variant, tiled))) {
+        abi->getFunction().erase();
+        signalPassFailure();
+        continue;
+      }
       scratchBytes += abi->scratchBytes();
       abi->finish(tiled);
       ++numKernels;

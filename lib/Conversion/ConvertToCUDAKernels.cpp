@@ -64,14 +64,18 @@ struct ConvertToCUDAKernelsPass
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (function->hasAttr(kKernelAttr))
         kernels.push_back(function);
+    // Every kernel is tried, so that all refusals are known.
     for (func::FuncOp tiled : kernels) {
       FailureOr<KernelFrame> frame = KernelFrame::create(tiled);
-      if (failed(frame))
-        return signalPassFailure();
+      if (failed(frame)) {
+        signalPassFailure();
+        continue;
+      }
       if (failed(emitKernel(*frame, *target, tiled)) ||
           failed(verifyLimits(*frame, *target, tiled))) {
         frame->abandon();
-        return signalPassFailure();
+        signalPassFailure();
+        continue;
       }
       sharedBytes += frame->shared.used();
       frame->finish(tiled);

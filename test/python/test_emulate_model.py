@@ -31,10 +31,9 @@ class EmulateModel(unittest.TestCase):
 
     def test_errors_are_one_line(self):
         for arguments, said in ((["--bin", "/nonexistent"], "cannot run '/nonexistent/prefill-translate': No such file"),
-                                (["--vocab", "0"], "argument --vocab: '0', expected a number of at least 1"),
-                                (["--layers", "-1"], "argument --layers: '-1', expected a number of at least 1"),
-                                (["--tokens", "1.5"], "argument --tokens: '1.5', expected a number of at least 1"),
-                                (["--seed", "x"], "argument --seed: 'x', expected a number of at least 0"),
+                                (["--vocab", "0"], "argument --vocab: '0' given, expected a whole number from 1"),
+                                (["--layers", "-1"], "argument --layers: '-1' given, expected a whole number from 1"),
+                                (["--tokens", "1.5"], "argument --tokens: '1.5' given, expected a whole number from 1"),
                                 (["--shap", "x"], "unrecognized arguments: --shap x"),
                                 (["--bin", BIN, "--shape", "x"], "prefill-translate: exit code 1: unknown shape 'x'"),
                                 (["--bin", BIN, "--chip", "sm_75"], "prefill-opt: exit code 1: --target is 'cuda-emu:sm_75'")):

@@ -140,9 +140,9 @@ std::optional<int> checkTargets(DriverOptions &options) {
   if (options.isaGiven && options.compileModule)
     return fail("--isa is for --compile-to=kernel|target: --compile makes code "
                 "for every instruction set");
-  if (!options.compileModule && options.targets.size() > 1)
-    return fail("more than one --target is given, expected one without "
-                "--compile");
+  if (options.stopAt && options.targets.size() > 1)
+    return fail("more than one --target is given, expected one for "
+                "--compile-to");
   options.compile.target = options.targets.front();
   if (options.listTiles && !options.compile.target.isCuda())
     return fail("--list-tiles is for a target cuda:CHIP, but --target is " +
@@ -279,6 +279,26 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
   return checkTargets(options);
 }
 
+/// Explains each plan; with several, under its name. False when a target
+/// refuses the model, after all of them.
+bool explainTargets(
+    ModuleOp model, const DriverOptions &options,
+    llvm::function_ref<LogicalResult(PassManager &)> configure) {
+  std::vector<std::string> plans;
+  bool succeeded = true;
+  for (const CompileTarget &target : options.targets) {
+    if (llvm::is_contained(plans, target.planName()))
+      continue; // cuda and cuda-emu are one plan
+    plans.push_back(target.planName());
+    if (options.targets.size() > 1)
+      llvm::outs() << "target " << target.planName() << ":\n";
+    CompileOptions planOptions = options.compile;
+    planOptions.target = target;
+    succeeded &= !failed(explain(model, planOptions, configure, llvm::outs()));
+  }
+  return succeeded;
+}
+
 int write(StringRef path, llvm::function_ref<void(llvm::raw_ostream &)> fill) {
   if (llvm::Error error = writeOutput(path, fill))
     return fail("cannot write '" + path +
@@ -378,8 +398,7 @@ int mlir::prefill::compileDriverMain(int argc, char **argv,
     return applyPassManagerCLOptions(pm);
   };
 
-  if (options.explain &&
-      failed(explain(*module, options.compile, configure, llvm::outs())))
+  if (options.explain && !explainTargets(*module, options, configure))
     return diagnostics.report("compilation failed");
   if (options.compileModule) {
     auto compiled = compileModule(*module, options.compile, options.targets,

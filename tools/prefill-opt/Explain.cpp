@@ -5,6 +5,7 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MathExtras.h"
+#include <map>
 
 using namespace mlir;
 using namespace mlir::prefill;
@@ -20,6 +21,63 @@ static OwningOpRef<ModuleOp> runCopy(ModuleOp model, Level level,
     return {};
   return copy;
 }
+
+namespace {
+
+/// Takes errors until it is released, each text once.
+class Refusals {
+public:
+  explicit Refusals(MLIRContext *context) {
+    handler.emplace(context, [this](Diagnostic &diagnostic) {
+      if (diagnostic.getSeverity() != DiagnosticSeverity::Error)
+        return failure();
+      std::string text = diagnostic.str();
+      llvm::replace(text, '\n', ' ');
+      auto [entry, isNew] =
+          reasons.insert({text, Reason{diagnostic.getLocation(), 0}});
+      ++entry->second.count;
+      return success();
+    });
+  }
+
+  void print(llvm::raw_ostream &os) const {
+    for (const auto &[text, reason] : reasons) {
+      os << "refused: ";
+      if (auto loc = dyn_cast<FileLineColLoc>(reason.first))
+        os << loc.getFilename().getValue() << ":" << loc.getLine() << ":"
+           << loc.getColumn() << ": ";
+      os << text;
+      if (reason.count > 1)
+        os << " (" << reason.count << " times)";
+      os << "\n";
+    }
+  }
+
+  /// Emits one error for all of them, with the text of the first.
+  LogicalResult emit(Location unknown) const {
+    if (reasons.empty())
+      return emitError(unknown, "compilation failed");
+    InFlightDiagnostic error =
+        emitError(reasons.front().second.first, reasons.front().first);
+    if (size_t others = reasons.size() - 1)
+      error << " (and " << others << " more "
+            << (others == 1 ? "reason" : "reasons") << ", see above)";
+    return error;
+  }
+
+  /// Errors go to whoever took them before.
+  void release() { handler.reset(); }
+
+private:
+  struct Reason {
+    Location first;
+    int64_t count;
+  };
+  llvm::MapVector<std::string, Reason, std::map<std::string, unsigned>> reasons;
+  std::optional<ScopedDiagnosticHandler> handler;
+};
+
+} // namespace
 
 /// The reasons stand on the ops of level fused.
 static int64_t explainFolding(ModuleOp fused, llvm::raw_ostream &os) {
@@ -131,14 +189,19 @@ LogicalResult mlir::prefill::explain(ModuleOp model,
                                      const CompileOptions &options,
                                      ConfigurePasses configure,
                                      llvm::raw_ostream &os) {
-  auto fused = runCopy(model, Level::Fused, options, configure);
-  auto config = runCopy(model, Level::Config, options, configure);
-  auto tiled = runCopy(model, Level::Tiled, options, configure);
-  if (!fused || !config || !tiled)
-    return failure();
-  std::optional<int64_t> scratch = scratchBytes(model, options, configure);
-  if (!scratch)
-    return failure();
+  Refusals refusals(model.getContext());
+  OwningOpRef<ModuleOp> fused, config, tiled;
+  std::optional<int64_t> scratch;
+  // A level that fails would fail in the same way on the way to the next.
+  if ((fused = runCopy(model, Level::Fused, options, configure)) &&
+      (config = runCopy(model, Level::Config, options, configure)) &&
+      (tiled = runCopy(model, Level::Tiled, options, configure)))
+    scratch = scratchBytes(model, options, configure);
+  refusals.release();
+  if (!scratch) {
+    refusals.print(os);
+    return refusals.emit(model.getLoc());
+  }
   for (const std::string &flag : options.disabledPasses)
     os << flag << ": disabled on the command line\n";
   int64_t notFolded = explainFolding(*fused, os);

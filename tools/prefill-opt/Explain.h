@@ -9,8 +9,9 @@ namespace mlir::prefill {
 
 /// Prints what was not folded and why, the kernels a layer, the four memory
 /// classes as functions of the prompt's length (M_pad padded tokens, R_pad
-/// padded rows of logits, T threads) and what padding costs. `model` is at
-/// level model and is not changed. Emits an error on what the target refuses.
+/// padded rows of logits, T threads) and what padding costs. Where the target
+/// refuses ops it prints each reason and with how many ops instead, and emits
+/// an error. `model` is at level model and is not changed.
 LogicalResult
 explain(ModuleOp model, const CompileOptions &options,
         llvm::function_ref<LogicalResult(PassManager &)> configure,

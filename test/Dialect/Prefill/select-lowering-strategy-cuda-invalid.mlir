@@ -20,9 +20,21 @@ func.func @pages(%q: tensor<?x32xbf16>, %batch: !prefill.batch, %cache: !cache) 
 
 !cache = !prefill.kv_cache<contiguous, num_kv_heads = 1, head_dim_qk = 20, head_dim_v = 20, dtype = bf16, block_size = 64>
 func.func @head_dim(%k: tensor<?x20xbf16>, %batch: !prefill.batch, %cache: !cache) -> !cache {
-  // expected-error @below {{'prefill.kv_append' op has a cache of head_dim = 20; target cuda needs a multiple of 8}}
+  // expected-error @below {{'prefill.kv_append' op has a cache of head_dim = 20; target cuda has kernels for multiples of 8 up to 256}}
   %0 = prefill.kv_append %k, %k into %cache, %batch : tensor<?x20xbf16>, tensor<?x20xbf16> into !cache
   return %0 : !cache
+}
+
+// -----
+
+// Every op that the target cannot do is named.
+!cache = !prefill.kv_cache<contiguous, num_kv_heads = 1, head_dim_qk = 264, head_dim_v = 264, dtype = bf16, block_size = 64>
+func.func @large_head_dim(%k: tensor<?x264xbf16>, %batch: !prefill.batch, %cache: !cache) -> tensor<?x264xbf16> {
+  // expected-error @below {{'prefill.kv_append' op has a cache of head_dim = 264; target cuda has kernels for multiples of 8 up to 256}}
+  %0 = prefill.kv_append %k, %k into %cache, %batch : tensor<?x264xbf16>, tensor<?x264xbf16> into !cache
+  // expected-error @below {{'prefill.attention' op has a cache of head_dim = 264; target cuda has kernels for multiples of 8 up to 256}}
+  %1 = prefill.attention %k, %0, %batch {scale = 1.0, causal} : tensor<?x264xbf16>, !cache -> tensor<?x264xbf16>
+  return %1 : tensor<?x264xbf16>
 }
 
 // -----

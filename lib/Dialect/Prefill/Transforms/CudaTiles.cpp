@@ -36,10 +36,11 @@ public:
         attention && attention.getSelectedRows())
       return op->emitOpError("has selected_rows; target cuda has no kernel for "
                              "it (leave out prefill-hoist-row-selection)");
-    for (Type type : op->getOperandTypes())
-      if (auto cache = dyn_cast<KVCacheType>(type);
-          cache && failed(refuseCache(op, cache)))
-        return failure();
+    // Others, such as launches and returns, only pass the cache on.
+    if (auto append = dyn_cast<KVAppendOp>(op))
+      return refuseCache(op, append.getCache().getType());
+    if (auto attention = dyn_cast<AttentionOp>(op))
+      return refuseCache(op, attention.getCache().getType());
     if (!isa<LinearOp, GemmOp, LMHeadOp>(op))
       return success();
     auto input = cast<RankedTensorType>(op->getOperand(0).getType());
@@ -161,9 +162,10 @@ private:
           "kernels for contiguous, head_major and paged_nhd "
           "(pass --kv-layout=paged_nhd)");
     for (int64_t headDim : {cache.getHeadDimQk(), cache.getHeadDimV()})
-      if (headDim % kChunk != 0)
+      if (headDim % kChunk != 0 || headDim > kMaxAttentionHeadDim)
         return op->emitOpError("has a cache of head_dim = ")
-               << headDim << "; target cuda needs a multiple of " << kChunk;
+               << headDim << "; target cuda has kernels for multiples of "
+               << kChunk << " up to " << kMaxAttentionHeadDim;
     return success();
   }
 

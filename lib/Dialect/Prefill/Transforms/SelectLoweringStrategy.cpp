@@ -174,13 +174,11 @@ std::optional<CudaTuning> SelectLoweringStrategyPass::parseCudaTuning() {
   return tuning;
 }
 
-/// What the target cannot do, named before anything is changed.
+/// All that the target cannot do, named before anything is changed.
 LogicalResult SelectLoweringStrategyPass::refuse(func::FuncOp function) {
-  WalkResult result = function.walk([&](Operation *op) {
-    return failed(tiles->refuse(op)) ? WalkResult::interrupt()
-                                     : WalkResult::advance();
-  });
-  return failure(result.wasInterrupted());
+  bool refused = false;
+  function.walk([&](Operation *op) { refused |= failed(tiles->refuse(op)); });
+  return failure(refused);
 }
 
 void SelectLoweringStrategyPass::makeGemms(func::FuncOp function) {
@@ -332,7 +330,9 @@ LogicalResult SelectLoweringStrategyPass::configureColumns(OpTy op,
   return success();
 }
 
+/// Goes on after an op without tiles, so that all of them are named.
 LogicalResult SelectLoweringStrategyPass::configure(func::FuncOp function) {
+  bool refused = false;
   for (Operation &op : function.getBody().front()) {
     LogicalResult result =
         llvm::TypeSwitch<Operation *, LogicalResult>(&op)
@@ -350,8 +350,7 @@ LogicalResult SelectLoweringStrategyPass::configure(func::FuncOp function) {
               return success();
             })
             .Default([](Operation *) { return success(); });
-    if (failed(result))
-      return failure();
+    refused |= failed(result);
   }
-  return success();
+  return failure(refused);
 }
