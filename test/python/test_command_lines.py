@@ -10,9 +10,9 @@ sys.path.insert(0, str(ROOT / "python"))
 from command_line import ArgumentParser, positive  # noqa: E402
 
 # bench-peers installs its environment first; what stands after a name makes a complete command line of it.
-SCRIPTS = ["scripts/bootstrap", "scripts/check-format", "scripts/demo", "scripts/generate-docs", "scripts/measure-startup",
-           "scripts/pass-ablation", "scripts/plot-bench rows.json", "scripts/run-python-tests", "scripts/sass-report a.cubin",
-           "scripts/test", "scripts/traffic-report"]
+SCRIPTS = ["scripts/bootstrap", "scripts/check-format", "scripts/demo", "scripts/emulate-model", "scripts/generate-docs",
+           "scripts/measure-startup", "scripts/pass-ablation", "scripts/plot-bench rows.json", "scripts/run-python-tests",
+           "scripts/sass-report a.cubin", "scripts/test", "scripts/traffic-report"]
 
 
 class Refusals(unittest.TestCase):
