@@ -2,6 +2,8 @@
 #ifndef PREFILL_TARGET_OPTIMIZEMODULE_H
 #define PREFILL_TARGET_OPTIMIZEMODULE_H
 
+#include "llvm/Passes/OptimizationLevel.h"
+
 namespace llvm {
 class Module;
 class TargetMachine;
@@ -9,9 +11,11 @@ class TargetMachine;
 
 namespace mlir::prefill {
 
-/// LLVM's -O3 without vectorising and unrolling loops: the compiler's emitters
-/// do both where it pays.
-void optimizeModule(llvm::Module &module, llvm::TargetMachine &machine);
+/// LLVM's passes of a level without vectorising and unrolling loops: the
+/// compiler's emitters do both where it pays.
+void optimizeModule(
+    llvm::Module &module, llvm::TargetMachine &machine,
+    llvm::OptimizationLevel level = llvm::OptimizationLevel::O3);
 
 } // namespace mlir::prefill
 

@@ -35,7 +35,9 @@ createTargetMachine(const CpuTarget &target, std::string &error) {
   llvm::TargetOptions options;
   return std::unique_ptr<llvm::TargetMachine>(llvmTarget->createTargetMachine(
       triple, target.cpu, target.features, options, llvm::Reloc::PIC_,
-      llvm::CodeModel::Small, llvm::CodeGenOptLevel::Aggressive));
+      llvm::CodeModel::Small,
+      target.optimize ? llvm::CodeGenOptLevel::Aggressive
+                      : llvm::CodeGenOptLevel::Less));
 }
 
 FailureOr<llvm::SmallVector<char, 0>>
@@ -72,7 +74,9 @@ mlir::prefill::emitObject(ModuleOp kernels, const CpuTarget &target) {
     function.addFnAttr("target-features", target.features);
     function.addFnAttr("prefer-vector-width", "512");
   }
-  optimizeModule(*llvmModule, *machine);
+  optimizeModule(*llvmModule, *machine,
+                 target.optimize ? llvm::OptimizationLevel::O3
+                                 : llvm::OptimizationLevel::O0);
 
   llvm::SmallVector<char, 0> object;
   llvm::raw_svector_ostream stream(object);

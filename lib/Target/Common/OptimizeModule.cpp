@@ -5,7 +5,8 @@
 #include "llvm/Target/TargetMachine.h"
 
 void mlir::prefill::optimizeModule(llvm::Module &module,
-                                   llvm::TargetMachine &machine) {
+                                   llvm::TargetMachine &machine,
+                                   llvm::OptimizationLevel level) {
   llvm::PipelineTuningOptions tuning;
   // LLVM's vectorisers would only blow up the scalar edges of kernels.
   tuning.LoopVectorization = false;
@@ -21,6 +22,5 @@ void mlir::prefill::optimizeModule(llvm::Module &module,
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, callGraph, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3)
-      .run(module, modules);
+  builder.buildPerModuleDefaultPipeline(level).run(module, modules);
 }

@@ -94,7 +94,8 @@ mlir::prefill::compileEmulation(Operation *kernels) {
     return failure();
   // Not the host's newest instructions: bf16 and approximations are to be the
   // same everywhere.
-  auto object = emitObject(*module, {"x86-64-v3", ""});
+  // Most of the time is the emulator's own; LLVM would take as long.
+  auto object = emitObject(*module, {"x86-64-v3", "", /*optimize=*/false});
   if (failed(object))
     return failure();
   return linkSharedObject(*object, "prefill-emulation", kernels->getLoc());

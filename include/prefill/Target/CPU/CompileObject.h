@@ -21,6 +21,8 @@ namespace mlir::prefill {
 struct CpuTarget {
   std::string cpu;      ///< for example "x86-64-v4"
   std::string features; ///< for example "+avx512bf16"
+  /// False: LLVM is quick about it, for code that runs a few times.
+  bool optimize = true;
 };
 
 /// Appends the passes from level `kernel` to the LLVM dialect (level `target`).
