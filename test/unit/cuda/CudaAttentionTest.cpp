@@ -40,6 +40,18 @@ TEST_P(CudaAttentionOf, LengthsAndLayouts) {
   }
 }
 
+// No length fails between those where tiles and pages end.
+TEST(CudaAttention, EveryLengthUpTo600) {
+  AttentionProblem p = basic();
+  p.headDimQk = p.headDimV = 16;
+  p.group = 1;
+  p.blockQ = p.blockKv = 64;
+  p.setLayout("paged_nhd");
+  CudaAttention attention(p);
+  for (int64_t length = 1; length <= 600; ++length)
+    attention.check({{length, length}}, length % 3);
+}
+
 // Page sizes below, above and no divisor of block_kv.
 TEST(CudaAttention, PageSizes) {
   for (int64_t blockSize : {1, 3, 24, 48, 256}) {
@@ -55,10 +67,26 @@ TEST(CudaAttention, PageSizes) {
   }
 }
 
+// Large pages behind 4096 keys.
+TEST(CudaAttention, LargePagesOfLongSequences) {
+  for (int64_t blockSize : {128, 256, 1024}) {
+    AttentionProblem p = basic();
+    p.layout = "paged_nhd";
+    p.blockSize = blockSize;
+    p.blockKv = 128;
+    CudaAttention(p).check({{17, 4096 + blockSize + 1}, {1, 4097, 2}});
+  }
+}
+
 // The heads of a group are rows of one tile, also where they do not fill it.
 TEST(CudaAttention, Groups) {
-  for (auto [kvHeads, group] :
-       {std::pair<int64_t, int64_t>{3, 1}, {2, 3}, {1, 4}, {2, 7}, {1, 32}}) {
+  for (auto [kvHeads, group] : {std::pair<int64_t, int64_t>{3, 1},
+                                {2, 3},
+                                {1, 4},
+                                {2, 6},
+                                {2, 7},
+                                {2, 16},
+                                {1, 32}}) {
     AttentionProblem p = basic();
     p.kvHeads = kvHeads;
     p.group = group;

@@ -89,6 +89,23 @@ TEST_P(GemmTest, TilesAndTheirEdges) {
   }
 }
 
+// The tile of an 8B model's widest products: whole tiles with K as long as
+// there, and remainders in rows and columns with a shorter one.
+TEST_P(GemmTest, LargestTile) {
+  struct {
+    int64_t rows, n, k;
+  } shapes[] = {{128, 256, 4096}, {257, 320, 520}, {1, 768, 520}};
+  for (auto [rows, n, k] : shapes) {
+    CudaKernel kernel(text({n, k, 128, 256, 256}, dtype(element())));
+    ASSERT_TRUE(kernel.ok());
+    DeviceMatrix w = DeviceMatrix(n, k, element()).randomize(1);
+    DeviceMatrix x = DeviceMatrix(rows, k, element()).randomize(2);
+    DeviceMatrix out(rows, n, element());
+    run(kernel, x, w, out, 1);
+    expectProduct(out, x, w);
+  }
+}
+
 TEST_P(GemmTest, OneBlockOverAllTiles) {
   GemmCase c{80, 64, 16, 32};
   KernelOptions options;

@@ -71,7 +71,35 @@ const QKVCase kCases[] = {
     {"d80_no_rope", 2, 1, 80, 16, 80, {0}, false, true, false, "paged_nhd"},
     {"d16_eight_heads", 16, 8, 16, 64, 128, {16}, true, false},
     {"d256_qknorm", 2, 1, 256, 64, 256, {128}, true, false, true, "head_major"},
+    {.name = "late_positions",
+     .queryHeads = 2,
+     .kvHeads = 1,
+     .headDim = 32,
+     .blockM = 64,
+     .blockN = 32,
+     .rope = {32},
+     .firstPosition = 40000},
 };
+
+// The tile that the projection of an 8B model has: rows of three of them, the
+// last one cut, by four of columns.
+const QKVCase kLargeTile = {.name = "d128_tile_128x256",
+                            .queryHeads = 4,
+                            .kvHeads = 2,
+                            .headDim = 128,
+                            .blockM = 128,
+                            .blockN = 256,
+                            .rope = {128},
+                            .layout = "paged_nhd",
+                            .rows = 300,
+                            .hidden = 256};
+
+TEST(QKVLargeTile, MatchesPlainLoops) {
+  QKVProblem problem(kLargeTile, Element::BF16);
+  CudaKernel kernel(problem.text());
+  ASSERT_TRUE(kernel.ok());
+  problem.check(kernel, {3});
+}
 
 INSTANTIATE_TEST_SUITE_P(Types, QKVEpilogueTest,
                          testing::Combine(testing::Values(Element::BF16,

@@ -6,8 +6,8 @@ namespace prefill_test {
 
 std::string QKVProblem::text() const {
   std::string element = dtype(type);
-  std::string x = rowsType(kHidden, element);
-  std::string w = matrixType(columns(), kHidden, element);
+  std::string x = rowsType(c.hidden, element);
+  std::string w = matrixType(columns(), c.hidden, element);
   std::string q = rowsType(queryColumns(), element);
   std::string cache = "!prefill.kv_cache<" + c.layout +
                       ", num_kv_heads = " + std::to_string(c.kvHeads) +
@@ -22,15 +22,16 @@ std::string QKVProblem::text() const {
   std::string gain =
       "tensor<" + std::to_string(c.headDim) + "x" + element + ">";
   int64_t rotary = std::max<int64_t>(c.rope.rotaryDim, 2);
-  std::string table = "tensor<" + std::to_string(kSlots) + "x" +
+  std::string table = "tensor<" + std::to_string(positions()) + "x" +
                       std::to_string(rotary) + "xf32>";
   std::string sums = rowsType(kPartials, "f32");
 
   std::string body, acc0 = "%acc";
   if (c.rowScale) {
-    body += "%s = prefill.row_rms_scale %acc, %sumsq {eps = 1.0e-5, channels "
-            "= 32} : " +
-            acc + ", " + sums + " -> " + acc + "\n";
+    body +=
+        "%s = prefill.row_rms_scale %acc, %sumsq {eps = 1.0e-5, channels = " +
+        std::to_string(c.hidden) + "} : " + acc + ", " + sums + " -> " + acc +
+        "\n";
     acc0 = "%s";
   }
   if (c.bias) {
@@ -78,21 +79,23 @@ std::string QKVProblem::text() const {
 
 void QKVProblem::check(CudaKernel &compiled,
                        const std::vector<uint64_t> &seeds) const {
-  constexpr int64_t rows = 21, realRows = 19;
-  DeviceMatrix x = DeviceMatrix(rows, kHidden, type).randomize(1);
-  DeviceMatrix w = DeviceMatrix(columns(), kHidden, type).randomize(2, 0.4);
+  int64_t rows = c.rows, realRows = rows - 2;
+  DeviceMatrix x = DeviceMatrix(rows, c.hidden, type).randomize(1);
+  DeviceMatrix w = DeviceMatrix(columns(), c.hidden, type).randomize(2, 0.4);
   DeviceMatrix sums = DeviceMatrix(rows, kPartials, Element::F32).randomize(3);
   for (double &sum : sums.values)
     sum = float(std::abs(sum) * 10);
   DeviceMatrix bias = DeviceMatrix(1, columns(), type).randomize(4);
   DeviceMatrix queryGain = DeviceMatrix(1, c.headDim, type).randomize(5);
   DeviceMatrix keyGain = DeviceMatrix(1, c.headDim, type).randomize(6);
-  DeviceMatrix table = c.rope.rotaryDim ? c.rope.table(kSlots)
-                                        : DeviceMatrix(kSlots, 2, Element::F32);
+  DeviceMatrix table = c.rope.rotaryDim
+                           ? c.rope.table(positions())
+                           : DeviceMatrix(positions(), 2, Element::F32);
   Batch batch = Batch::ofRows(rows);
   for (int64_t r = 0; r < rows; ++r) {
-    batch.positions[size_t(r)] = int32_t((r * 11 + 3) % kSlots);
-    batch.slots[size_t(r)] = (r * 13 + 5) % kSlots;
+    batch.positions[size_t(r)] =
+        int32_t(c.firstPosition + (r * 11 + 3) % slots());
+    batch.slots[size_t(r)] = (r * 13 + 5) % slots();
   }
   batch.slots[4] = -1;
   for (int64_t r = realRows; r < rows; ++r) {
@@ -145,7 +148,7 @@ void QKVProblem::check(CudaKernel &compiled,
     for (int64_t p = 0; p < kPartials; ++p)
       sum += sums.at(r, p);
     double rowScale =
-        c.rowScale ? 1 / std::sqrt(sum / double(kHidden) + kEps) : 1.0;
+        c.rowScale ? 1 / std::sqrt(sum / double(c.hidden) + kEps) : 1.0;
     for (int64_t n = 0; n < columns(); ++n)
       want.at(r, n) = want.at(r, n) * rowScale + (c.bias ? bias.at(0, n) : 0.0);
     for (int64_t head = 0; head < c.queryHeads + c.kvHeads; ++head) {

@@ -290,13 +290,15 @@ TEST_F(ProgramTest, RoundsOnceAfterAllTransforms) {
 TEST_F(ProgramTest, RopeTableHoldsCosinesThenSines) {
   module::RopeTableSourceT rope;
   rope.inv_freq = {1.0f, 0.1f, 0.0001f};
-  rope.max_position = 5000;
-  file.max_seq = 5000;
+  // Angles of late positions are those of f32 arithmetic, no coarser.
+  constexpr int64_t positions = 131073;
+  rope.max_position = positions;
+  file.max_seq = positions;
   *file.kv_cache = module::KVCacheSpec(module::KVLayout::contiguous,
-                                       module::DType::f32, 2, 8, 8, 5000);
-  uint32_t table = add({5000, 6}, rope, true);
+                                       module::DType::f32, 2, 8, 8, positions);
+  uint32_t table = add({positions, 6}, rope, true);
   std::vector<float> values = evaluateFloats(table, 2);
-  for (int position : {0, 1, 17, 4999})
+  for (int position : {0, 1, 17, 4999, 16384, 16385, 40001, 131071, 131072})
     for (int i = 0; i < 3; ++i) {
       float angle = float(position) * rope.inv_freq[i];
       EXPECT_EQ(values[position * 6 + i], float(std::cos(double(angle))));
