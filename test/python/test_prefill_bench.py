@@ -243,6 +243,81 @@ os.execv({str(BIN / "prefill-opt")!r}, ["prefill-opt"] + [a for a in sys.argv[1:
         self.assertEqual(list(self.cache.glob("**/*.json")), [])
 
 
+class TuneCuda(unittest.TestCase):
+    """On the recording driver. Its times are made up: a launch takes 20 us for each of its blocks, so large tiles win."""
+
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(scratch.cleanup)
+        cls.scratch = pathlib.Path(scratch.name)
+
+    def tune(self, *arguments, settings="block-us=20"):
+        log = self.scratch / "log"
+        log.unlink(missing_ok=True)
+        result = bench("--tune", "--device=cuda", "--shapes=qwen2.5-0.5b", "--candidates=2", "--rounds=2", "--modules",
+                       self.scratch / "modules", *arguments, XDG_CACHE_HOME=str(self.scratch / "cache"),
+                       LD_LIBRARY_PATH=str(BIN.parent / "lib" / "cuda-stub"),
+                       PREFILL_CUDA_STUB=f"memory={8 << 30};log={log};{settings}")
+        if log.exists():
+            self.assertEqual(log.read_text().split("-- report\n")[-1], "")
+        return result
+
+    def test_what_wins_is_written_and_compiled(self):
+        rows = self.scratch / "rows.json"
+        result = self.tune("--filter=/512x9728x896/|/s512/|cublaslt/bf16/16x", "--json", rows)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rows = {row["name"]: row for row in json.loads(rows.read_text())}
+        table = rows["tune/gemm/bf16/512x9728x896/table"]
+        tuned = {name.rsplit("/", 1)[1]: row for name, row in rows.items() if "512x9728x896" in name and row is not table}
+        self.assertEqual(len(tuned), 2)
+        self.assertIn("tune/cublaslt/bf16/16x151936x896", rows)
+        for tile, row in tuned.items():
+            block_m, block_n = map(int, tile.split("x"))
+            blocks = -(-512 // block_m) * -(-9728 // block_n)
+            self.assertAlmostEqual(row["us"], 1000 + 20 * blocks, delta=1)
+            self.assertAlmostEqual(row["over_table"], table["us"] / row["us"], delta=1e-3)
+        best = min(tuned, key=lambda tile: tuned[tile]["us"])
+        self.assertGreater(tuned[best]["over_table"], 1.02)
+
+        [path] = (self.scratch / "cache" / "prefill").glob("tuning-*.json")
+        self.assertIn(f"written to {path}", result.stdout)
+        written = json.loads(path.read_text())
+        self.assertEqual(written["machine"], path.stem.removeprefix("tuning-"))
+        block_m, block_n = map(int, best.split("x"))
+        self.assertIn({"n": 9728, "k": 896, "rows": 512, "block_m": block_m, "block_n": block_n},
+                      written["cuda"]["sm_80"]["bf16"]["gemm"])
+        model = self.scratch / "model.mlir"
+        for command in (["prefill-translate", "--synthesize", "qwen2.5-0.5b", "--layers=1", "--vocab=1024", "-o", model],
+                        ["prefill-opt", model, "--compile-to=config", "--target=cuda:sm_80", f"--tuning={path}", "-o",
+                         "/dev/null"]):
+            subprocess.run([BIN / command[0], *command[1:]], check=True)
+
+        algorithms = json.loads((self.scratch / "cache" / "prefill" / "cublaslt.json").read_text())["algorithms"]
+        [entry] = [entry for key, entry in algorithms.items() if "16x151936x896 bf16 -> f32" in key]
+        self.assertTrue(entry["measured"])
+
+    def test_list_names_them(self):
+        result = self.tune("--list", "--filter=512x9728x896")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        names = result.stdout.splitlines()
+        self.assertEqual(len(names), 3)
+        self.assertEqual(names[0], "tune/gemm/bf16/512x9728x896/table")
+        self.assertRegex(names[1], r"^tune/gemm/bf16/512x9728x896/\d+x\d+$")
+
+    def test_errors(self):
+        for arguments, settings, message in (
+                ([], "devices=0", "no CUDA device"),
+                (["--filter=nothing"], "", "--filter matches no name"),
+                ([], "chip=75", "expected sm_80 or newer"),
+                ([f"--bin={self.scratch}", "--modules", self.scratch / "none"], "", "no compiler")):
+            with self.subTest(message):
+                result = self.tune(*arguments, settings=settings)
+                self.assertNotEqual(result.returncode, 0)
+                self.assertRegex(result.stderr, r"\Aerror: [^\n]+\n\Z")
+                self.assertIn(message, result.stderr)
+
+
 class CommandLine(unittest.TestCase):
     CASES = {
         "unknown option": (["--bogus"], "--bogus", "--filter"),
@@ -260,6 +335,10 @@ class CommandLine(unittest.TestCase):
         "json in no directory": (["--json=/nonexistent/rows.json", f"--filter={TINY}"], "'/nonexistent/rows.json'", "directory"),
         "cuda": (["--device=cuda"], "no CUDA device", "cuda"),
         "unknown device": (["--device=abacus"], "'abacus'", "expected cpu"),
+        "tune without a device": (["--tune", "--device=cuda"], "no CUDA device", "cuda"),
+        "unknown shape": (["--tune", "--device=cuda", "--shapes=llama-3-8b,gpt"], "--shapes is 'llama-3-8b,gpt'", "llama-3.2-1b"),
+        "shapes of a CPU": (["--tune", "--shapes=llama-3-8b"], "--shapes", "--device cuda"),
+        "compile-only of nothing": (["--compile-only"], "--compile-only", "--tune"),
         "threshold": (["--tune", "--tune-threshold=much"], "--tune-threshold is 'much'", "per cent"),
         "two tasks": (["--tune", "--measure-machine"], "--tune", "--measure-machine"),
         "list of no rows": (["--measure-machine", "--list"], "--list", "--measure-machine"),

@@ -62,7 +62,7 @@ Result<DeviceBuffer> randomMatrix(const CommandStream &commands,
 } // namespace
 
 Result<std::unique_ptr<CublasPeer>>
-CublasPeer::create(const CudaDevice &device) {
+CublasPeer::create(const CudaDevice &device, const std::string &algorithms) {
   Result<std::shared_ptr<const BlasApi>> api = BlasApi::load();
   if (!api)
     return api.takeError();
@@ -75,10 +75,10 @@ CublasPeer::create(const CudaDevice &device) {
   if (!workspace)
     return workspace.takeError();
   peer->workspace = std::move(*workspace);
-  // Measured here and now: what an earlier process found is not asked.
+  // A damaged file is written anew.
   std::string warning;
   peer->algorithms = std::make_unique<BlasAlgorithmCache>(
-      BlasAlgorithmCache::read("", warning));
+      BlasAlgorithmCache::read(algorithms, warning));
   Result<std::unique_ptr<BlasMatmul>> matmul = BlasMatmul::create(
       *api, peer->commands, *peer->algorithms, peer->workspace.address());
   if (!matmul)

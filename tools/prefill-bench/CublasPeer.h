@@ -14,9 +14,11 @@ using rt::Result;
 
 class CublasPeer {
 public:
-  /// An Error where the library is absent.
+  /// An Error where the library is absent. `algorithms`: the file in which the
+  /// fastest algorithms are kept; empty: none.
   static Result<std::unique_ptr<CublasPeer>>
-  create(const rt::cuda::CudaDevice &device);
+  create(const rt::cuda::CudaDevice &device,
+         const std::string &algorithms = "");
 
   /// The median of `rounds` products in microseconds, on random values, with
   /// the fastest algorithm. Weights are rotated, so that each product finds

@@ -34,6 +34,21 @@ LoadedModel::loadOn(const std::string &name, const std::string &path,
   return model;
 }
 
+Result<std::unique_ptr<LoadedModel>>
+LoadedModel::loadBeside(LoadedModel &other, const std::string &path) {
+  std::unique_ptr<LoadedModel> model(new LoadedModel);
+  model->device = other.device;
+  auto loaded = rt::LoadedModule::loadFile(*model->device, path);
+  if (!loaded)
+    return loaded.takeError();
+  model->loaded = std::move(*loaded);
+  auto weights = rt::ResidentWeights::share(*model->loaded, *other.weights);
+  if (!weights)
+    return weights.takeError();
+  model->weights = std::move(*weights);
+  return model;
+}
+
 std::string LoadedModel::launchName(const module::Launch &launch) const {
   return launch.name() ? launch.name()->str()
                        : plan().kernels()->Get(launch.kernel())->name()->str();

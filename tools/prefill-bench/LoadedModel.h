@@ -29,6 +29,11 @@ public:
   static Result<std::unique_ptr<LoadedModel>>
   loadOn(const std::string &device, const std::string &path, int threads);
 
+  /// On the device of another model, which outlives it, with that one's
+  /// weights: the same model compiled otherwise.
+  static Result<std::unique_ptr<LoadedModel>>
+  loadBeside(LoadedModel &other, const std::string &path);
+
   const module::Module &file() const { return loaded->file(); }
   const module::Plan &plan() const { return loaded->plan(); }
   rt::Backend &backend() const { return device->backend(); }
@@ -50,7 +55,7 @@ public:
   Result<Run> makeRun(int64_t capacity);
 
 private:
-  std::unique_ptr<rt::Device> device;
+  std::shared_ptr<rt::Device> device;
   std::unique_ptr<rt::LoadedModule> loaded;
   std::unique_ptr<rt::ResidentWeights> weights;
 };

@@ -54,10 +54,13 @@ std::string prefill::bench::cpuName() {
 }
 
 std::string prefill::bench::cpuSlug() {
-  std::string text = cpuName() + "-" + cpuInfo("cpu family") + "-" +
-                     cpuInfo("model") + "-" + cpuInfo("stepping");
+  return slugOf(cpuName() + "-" + cpuInfo("cpu family") + "-" +
+                cpuInfo("model") + "-" + cpuInfo("stepping"));
+}
+
+std::string prefill::bench::slugOf(const std::string &name) {
   std::string slug;
-  for (unsigned char c : text)
+  for (unsigned char c : name)
     if (std::isalnum(c))
       slug += static_cast<char>(std::tolower(c));
     else if (!slug.empty() && slug.back() != '-')

@@ -18,8 +18,11 @@ CacheSizes cacheSizes();
 /// "AMD EPYC 9654", from /proc/cpuinfo; "unknown" when it does not say.
 std::string cpuName();
 
-/// The name as a part of a file's name: letters, digits and single dashes, in
-/// lower case, with family, model and stepping, because hypervisors shorten
+/// A name as a part of a file's name: letters, digits and single dashes, in
+/// lower case.
+std::string slugOf(const std::string &name);
+
+/// The CPU's, with family, model and stepping, because hypervisors shorten
 /// names.
 std::string cpuSlug();
 

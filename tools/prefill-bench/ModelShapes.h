@@ -30,7 +30,11 @@ std::vector<Projection> projections(const ModelShape &shape);
 /// Parameters of the GEMMs of one layer.
 int64_t layerParameters(const ModelShape &shape);
 
-extern const ModelShape llama32_1b, llama3_8b, qwen25_05b;
+extern const ModelShape llama32_1b, llama3_8b, llama3_70b, qwen25_05b;
+/// Null for another name.
+const ModelShape *findShape(const std::string &name);
+/// All of them.
+std::vector<const ModelShape *> modelShapes();
 
 } // namespace prefill::bench
 

@@ -89,6 +89,10 @@ std::string ModuleSpec::fileName() const {
                      "-s" + std::to_string(maxSeq);
   if (!optionsName.empty())
     name += "-" + optionsName;
+  if (targets.size() > 1)
+    name += "-cuda";
+  else if (targets.front() != "cpu")
+    name += "-" + targets.front();
   for (char &c : name)
     if (c == ':' || c == '/')
       c = '_';
@@ -131,21 +135,48 @@ Result<ModuleStore> ModuleStore::open(const std::string &binaries,
   return ModuleStore(binaries, place);
 }
 
+bool ModuleStore::isFresh(const std::string &name) const {
+  std::error_code noFile, noCompiler;
+  auto made = fs::last_write_time(place(name), noFile);
+  auto compiler = fs::last_write_time(binaries + "/prefill-opt", noCompiler);
+  return !noFile && (noCompiler || made > compiler);
+}
+
 Result<std::string> ModuleStore::get(const ModuleSpec &spec, double *seconds) {
   if (seconds)
     *seconds = 0;
-  std::string path = directory + "/" + spec.fileName();
-  std::error_code noModule, noCompiler;
-  auto made = fs::last_write_time(path, noModule);
-  auto compiler = fs::last_write_time(binaries + "/prefill-opt", noCompiler);
-  if (!noModule && (noCompiler || made > compiler))
-    return path;
+  if (isFresh(spec.fileName()))
+    return place(spec.fileName());
   return compile(spec, seconds);
 }
 
 Result<std::string> ModuleStore::compile(const ModuleSpec &spec,
                                          double *seconds) {
-  std::string path = directory + "/" + spec.fileName();
+  std::vector<std::string> options = {"--compile"};
+  for (const std::string &target : spec.targets)
+    options.push_back("--target=" + target);
+  options.insert(options.end(), spec.options.begin(), spec.options.end());
+  std::fprintf(stderr, "compiling %s\n", spec.fileName().c_str());
+  if (Result<void> ok = make(spec, spec.fileName(), options, seconds); !ok)
+    return ok.takeError();
+  return place(spec.fileName());
+}
+
+Result<std::string> ModuleStore::listTiles(const ModuleSpec &spec) {
+  std::string name = fs::path(spec.fileName()).stem().string() + ".tiles.json";
+  if (!isFresh(name))
+    if (Result<void> ok =
+            make(spec, name,
+                 {"--list-tiles", "--target=" + spec.targets.front()}, nullptr);
+        !ok)
+      return ok.takeError();
+  return place(name);
+}
+
+Result<void> ModuleStore::make(const ModuleSpec &spec, const std::string &name,
+                               const std::vector<std::string> &options,
+                               double *seconds) {
+  std::string path = place(name);
   for (const char *tool : {"prefill-translate", "prefill-opt"})
     if (::access((binaries + "/" + tool).c_str(), X_OK) != 0)
       return Error{ErrorCode::io,
@@ -154,7 +185,7 @@ Result<std::string> ModuleStore::compile(const ModuleSpec &spec,
                        " was not made before, expected --bin DIR with the "
                        "compiler or --modules DIR with the module"};
   std::string suffix = "." + std::to_string(::getpid());
-  TemporaryFile model(path + suffix + ".mlir"), module(path + suffix);
+  TemporaryFile model(path + suffix + ".mlir"), made(path + suffix);
   if (Result<void> ok =
           runTool({binaries + "/prefill-translate", "--synthesize",
                    spec.shape->name, "--layers", std::to_string(spec.layers),
@@ -162,27 +193,20 @@ Result<std::string> ModuleStore::compile(const ModuleSpec &spec,
                   model.path());
       !ok)
     return ok.takeError();
-  std::vector<std::string> command = {binaries + "/prefill-opt",
-                                      model.path(),
-                                      "--compile",
-                                      "--target=cpu",
-                                      "--dtype=" + spec.dtype,
-                                      "--kv-layout=" + spec.layout,
-                                      "--max-seq=" +
-                                          std::to_string(spec.maxSeq),
-                                      "-o",
-                                      module.path()};
-  command.insert(command.end(), spec.options.begin(), spec.options.end());
-  std::fprintf(stderr, "compiling %s\n", spec.fileName().c_str());
+  std::vector<std::string> command = {
+      binaries + "/prefill-opt", model.path(), "--dtype=" + spec.dtype,
+      "--kv-layout=" + spec.layout, "--max-seq=" + std::to_string(spec.maxSeq)};
+  command.insert(command.end(), options.begin(), options.end());
+  command.insert(command.end(), {"-o", made.path()});
   auto start = std::chrono::steady_clock::now();
-  if (Result<void> ok = runTool(command, module.path()); !ok)
+  if (Result<void> ok = runTool(command, made.path()); !ok)
     return ok.takeError();
   if (seconds)
     *seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
             .count();
-  if (std::rename(module.path().c_str(), path.c_str()) != 0)
+  if (std::rename(made.path().c_str(), path.c_str()) != 0)
     return Error{ErrorCode::io,
                  "cannot write " + quote(path) + ": " + std::strerror(errno)};
-  return path;
+  return {};
 }

@@ -22,6 +22,7 @@ struct ModuleSpec {
   /// Further arguments of prefill-opt, and what names them in the file's name.
   std::vector<std::string> options = {};
   std::string optionsName = {};
+  std::vector<std::string> targets = {"cpu"};
 
   /// "llama-3-8b-l2-v1024-bf16-contiguous-s8192.pfm"
   std::string fileName() const;
@@ -42,6 +43,11 @@ public:
   Result<std::string> get(const ModuleSpec &spec, double *seconds = nullptr);
   /// Compiles whether or not there is a file.
   Result<std::string> compile(const ModuleSpec &spec, double *seconds);
+  /// The path of what prefill-opt --list-tiles says of a module's model for its
+  /// one target; made under the same condition.
+  Result<std::string> listTiles(const ModuleSpec &spec);
+  /// Whether a file of that name is there and need not be made again.
+  bool isFresh(const std::string &name) const;
 
   /// Where a file of that name beside the modules lies.
   std::string place(const std::string &name) const {
@@ -49,6 +55,11 @@ public:
   }
 
 private:
+  /// Runs prefill-translate and prefill-opt for a file of that name, which
+  /// appears complete or not at all; `seconds` as get() has it.
+  Result<void> make(const ModuleSpec &spec, const std::string &name,
+                    const std::vector<std::string> &options, double *seconds);
+
   ModuleStore(std::string binaries, std::string directory)
       : binaries(std::move(binaries)), directory(std::move(directory)) {}
 

@@ -1,10 +1,12 @@
 #include "Options.h"
+#include "ModelShapes.h"
 #include "ModuleStore.h"
 #include "core/ThreadPool.h"
 #include "prefill/checkpoint/Quote.h"
 
 #include <charconv>
 #include <functional>
+#include <sstream>
 #include <vector>
 
 using namespace prefill::bench;
@@ -70,6 +72,21 @@ OptionRow integerOption(const char *name, int Options::*field, int low,
           }};
 }
 
+Result<void> parseShapes(const std::string &value,
+                         std::vector<std::string> &shapes) {
+  std::string valid;
+  for (const ModelShape *shape : modelShapes())
+    valid += (valid.empty() ? "" : ", ") + std::string(shape->name);
+  std::istringstream names(value + ",");
+  for (std::string name; std::getline(names, name, ',');) {
+    if (!findShape(name))
+      return usageError("--shapes is " + quote(value) +
+                        ", expected names out of " + valid);
+    shapes.push_back(name);
+  }
+  return {};
+}
+
 const std::vector<OptionRow> &optionTable() {
   static const std::vector<OptionRow> table = {
       textOption("--filter", &Options::filter,
@@ -95,6 +112,12 @@ const std::vector<OptionRow> &optionTable() {
          options.tuneThreshold = percent;
          return {};
        }},
+      {"--shapes", Value::required,
+       [](Options &options, const std::string &value) -> Result<void> {
+         return parseShapes(value, options.shapes);
+       }},
+      integerOption("--candidates", &Options::candidates, 1, 64, ""),
+      flag("--compile-only", &Options::compileOnly),
       flag("--measure-machine", &Options::measureMachine),
       textOption("--bin", &Options::binaries, "a directory"),
       textOption("--modules", &Options::modules, "a directory"),
@@ -116,6 +139,12 @@ Result<void> checkCombination(const Options &options) {
   if (options.tune && options.measureMachine)
     return usageError("both --tune and --measure-machine are given, expected "
                       "one");
+  bool onGpu = options.device == "cuda" || options.device.starts_with("cuda:");
+  if ((!options.shapes.empty() || options.compileOnly) &&
+      !(options.tune && onGpu))
+    return usageError(
+        std::string(options.compileOnly ? "--compile-only" : "--shapes") +
+        " is for --tune --device cuda");
   if (options.list && options.measureMachine)
     return usageError("--list names rows, and --measure-machine runs none, "
                       "expected one of them");
@@ -149,7 +178,13 @@ machine
                         (names for --filter: tune/gemm/64x128 as block_m x block_n, tune/attention/64x256 as block_q x
                         block_kv); the best goes to $XDG_CACHE_HOME/prefill/tuning-CPU.json, for prefill-opt --tuning,
                         when it beats the table by more than the threshold; --json holds every candidate
+                        with --device cuda: the tiles that fit the chip, for each gemm and attention of a model at several
+                        row counts (tune/gemm/bf16/512x6144x4096/128x128), in place of the table's where they beat it by
+                        more than the threshold, and cuBLASLt's algorithms for the LM head
   --tune-threshold[=P]  per cent (default 2)
+  --shapes=A,B          models to tune a GPU for (default llama-3.2-1b,llama-3-8b,llama-3-70b; also qwen2.5-0.5b)
+  --candidates=N        tiles of each op beside the table's, the best by the compiler's estimate (default 8)
+  --compile-only        make the modules that tuning needs, for every chip, and end: no GPU is asked for
 modules
   --bin=DIR             where prefill-translate and prefill-opt lie (default: beside this program)
   --modules=DIR         where compiled modules are kept and found (default: $XDG_CACHE_HOME/prefill/bench-modules);

@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace prefill::bench {
 
@@ -18,6 +19,10 @@ struct Options {
   bool tune = false;
   double tuneThreshold = 2; ///< per cent
   bool measureMachine = false;
+  // Of --tune on a GPU.
+  std::vector<std::string> shapes; ///< empty: three of Llama's
+  int candidates = 8;
+  bool compileOnly = false;
   std::string binaries; ///< where the compiler's tools lie
   std::string modules;  ///< empty: the user's cache directory
   bool list = false, help = false, version = false;

@@ -81,19 +81,6 @@ double rounded(double value, int digits) {
 
 } // namespace
 
-double prefill::bench::quantile(std::vector<double> values, double fraction) {
-  std::sort(values.begin(), values.end());
-  double at = fraction * double(values.size() - 1);
-  size_t below = static_cast<size_t>(at);
-  size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (at - double(below)) * (values[above] - values[below]);
-}
-
-Summary prefill::bench::summarize(const std::vector<double> &values) {
-  double median = quantile(values, 0.5);
-  return {median, (quantile(values, 0.75) - quantile(values, 0.25)) / median};
-}
-
 std::string prefill::bench::tableHead() {
   char line[200];
   std::snprintf(line, sizeof line, "%-44s %6s %7s %10s %11s %8s %7s\n", "row",

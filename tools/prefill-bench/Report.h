@@ -3,21 +3,12 @@
 #define PREFILL_TOOLS_PREFILLBENCH_REPORT_H
 
 #include "Measure.h"
+#include "Statistics.h"
 
 #include <string>
 #include <vector>
 
 namespace prefill::bench {
-
-/// The value at a fraction of the sorted values, interpolated linearly. There
-/// is at least one.
-double quantile(std::vector<double> values, double fraction);
-
-/// Median, and the distance of the quartiles over the median.
-struct Summary {
-  double median, spread;
-};
-Summary summarize(const std::vector<double> &values);
 
 /// The table's head, and one line for a row.
 std::string tableHead();

@@ -1,6 +1,7 @@
 // prefill-bench: how near kernels and whole models come to the machine's peak.
 // See --help.
 #include "CudaRows.h"
+#include "CudaTune.h"
 #include "Interruption.h"
 #include "Measure.h"
 #include "MeasureMachine.h"
@@ -19,6 +20,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <new>
 #include <optional>
 #include <regex>
@@ -121,11 +123,8 @@ Result<void> runRows(const std::vector<Row> &rows, const Options &options,
   return finish(file, toJson(*all, options.threads));
 }
 
-Result<void> runCuda(const Options &options) {
-  if (options.tune || options.measureMachine || options.list)
-    return Error{ErrorCode::unsupported,
-                 "--device is " + quote(options.device) +
-                     ", expected cpu with --tune, --measure-machine or --list"};
+/// Opened first: a long run does not end with a file that cannot be written.
+Result<std::optional<OutputFile>> openJson(const Options &options) {
   std::optional<OutputFile> file;
   if (options.json) {
     Result<OutputFile> created = OutputFile::create(*options.json);
@@ -133,6 +132,18 @@ Result<void> runCuda(const Options &options) {
       return created.takeError();
     file.emplace(std::move(*created));
   }
+  return file;
+}
+
+Result<void> runCuda(const Options &options) {
+  if (options.measureMachine || options.list)
+    return Error{ErrorCode::unsupported,
+                 "--device is " + quote(options.device) +
+                     ", expected cpu with --measure-machine, or with --list "
+                     "unless --tune is given"};
+  auto file = openJson(options);
+  if (!file)
+    return file.takeError();
   Result<void> printed;
   bool begun = false;
   auto all = measureCuda(options, [&](const CudaRow &row) {
@@ -146,7 +157,7 @@ Result<void> runCuda(const Options &options) {
     return all.takeError();
   if (!printed)
     return printed;
-  return finish(file, cudaJson(*all));
+  return finish(*file, cudaJson(*all));
 }
 
 /// Puts the text into the file, or where there is none takes the file away.
@@ -175,6 +186,25 @@ Result<bool> replaceTuning(const std::string &path, const std::string &text) {
   return true;
 }
 
+/// What is said at the end: whether the table stands, and where `text` is.
+std::string tuningVerdict(const Options &options, bool tableStands,
+                          const std::string &text, bool changed,
+                          const std::string &path) {
+  std::string verdict;
+  if (tableStands) {
+    char threshold[32];
+    std::snprintf(threshold, sizeof threshold, "%g", options.tuneThreshold);
+    verdict = std::string("the compiler's table stands: nothing beats it by "
+                          "more than ") +
+              threshold + " %\n";
+  }
+  if (!text.empty())
+    verdict += "written to " + path + ", for prefill-opt --tuning\n";
+  else if (changed)
+    verdict += "removed what an earlier run wrote to " + path + "\n";
+  return verdict;
+}
+
 Result<void> tune(std::vector<TuneCandidate> &candidates,
                   const Options &options, ModuleStore &store,
                   std::optional<OutputFile> &file) {
@@ -196,39 +226,102 @@ Result<void> tune(std::vector<TuneCandidate> &candidates,
   Result<bool> changed = replaceTuning(*path, text);
   if (!changed)
     return changed.takeError();
-  std::string verdict;
-  if (!gemm && !attention) {
-    char threshold[32];
-    std::snprintf(threshold, sizeof threshold, "%g", options.tuneThreshold);
-    verdict = std::string("the compiler's table stands: nothing beats it by "
-                          "more than ") +
-              threshold + " %\n";
-  }
-  if (!text.empty())
-    verdict += "written to " + *path + ", for prefill-opt --tuning\n";
-  else if (*changed)
-    verdict += "removed what an earlier run wrote to " + *path + "\n";
-  if (Result<void> ok = print(verdict); !ok)
+  if (Result<void> ok = print(
+          tuningVerdict(options, !gemm && !attention, text, *changed, *path));
+      !ok)
     return ok;
   return finish(file, tuneToJson(candidates, options.threads));
+}
+
+Result<std::optional<std::regex>>
+filterOf(const std::optional<std::string> &text) {
+  std::optional<std::regex> filter;
+  if (text) {
+    Result<std::regex> parsed = parseFilter(*text);
+    if (!parsed)
+      return parsed.takeError();
+    filter = *parsed;
+  }
+  return filter;
+}
+
+/// What is known of the GPU already; null where nothing is.
+nlohmann::ordered_json earlierTuning(const std::string &path) {
+  std::ifstream file(path);
+  return nlohmann::ordered_json::parse(file, /*callback=*/nullptr,
+                                       /*allow_exceptions=*/false);
+}
+
+Result<void> tuneCuda(const Options &options) {
+  auto filter = filterOf(options.filter);
+  if (!filter)
+    return filter.takeError();
+  Result<ModuleStore> store =
+      ModuleStore::open(options.binaries, options.modules);
+  if (!store)
+    return store.takeError();
+  if (options.compileOnly)
+    return compileForTuning(options, *store);
+  if (options.list) {
+    auto names = listTuning(options, *filter, *store);
+    if (!names)
+      return names.takeError();
+    std::string text;
+    for (const std::string &name : *names)
+      text += name + "\n";
+    return print(text);
+  }
+  auto file = openJson(options);
+  if (!file)
+    return file.takeError();
+  Result<void> printed;
+  bool begun = false;
+  Result<CudaTuning> tuning =
+      measureTiles(options, *filter, *store, [&](const TunedClass &measured) {
+        if (printed)
+          printed =
+              print((begun ? "" : cudaTuneHead()) + cudaTuneLines(measured));
+        begun = true;
+      });
+  if (!tuning)
+    return tuning.takeError();
+  if (!printed)
+    return printed;
+  std::string verdict;
+  for (const TunedProduct &product : tuning->products) {
+    char line[128];
+    std::snprintf(line, sizeof line, "%-52s %10.1f\n", product.name.c_str(),
+                  product.microseconds);
+    verdict += line;
+  }
+  Result<std::string> path = cudaTuningFile(tuning->machine);
+  if (!path)
+    return path.takeError();
+  std::vector<TunedEntry> entries = tuning->entries(options.tuneThreshold);
+  std::string text =
+      updatedCudaTuning(earlierTuning(*path), tuning->machine, tuning->chip,
+                        tuning->measuredOps(), entries);
+  Result<bool> changed = replaceTuning(*path, text);
+  if (!changed)
+    return changed.takeError();
+  verdict += tuningVerdict(options, entries.empty(), text, *changed, *path);
+  if (Result<void> ok = print(verdict); !ok)
+    return ok;
+  return finish(*file, cudaTuneJson(*tuning));
 }
 
 Result<void> execute(const Options &options) {
   if (Result<void> ok = checkDevice(options.device); !ok)
     return ok;
   if (isCuda(options.device))
-    return runCuda(options);
+    return options.tune ? tuneCuda(options) : runCuda(options);
   std::vector<Row> rows;
   std::vector<TuneCandidate> candidates;
   if (options.tune) {
-    std::optional<std::regex> expression;
-    if (options.filter) {
-      Result<std::regex> parsed = parseFilter(*options.filter);
-      if (!parsed)
-        return parsed.takeError();
-      expression = *parsed;
-    }
-    candidates = tuneCandidates(expression);
+    auto expression = filterOf(options.filter);
+    if (!expression)
+      return expression.takeError();
+    candidates = tuneCandidates(*expression);
     if (candidates.empty())
       return matchesNothing(*options.filter,
                             "a candidate like tune/gemm/64x128");
@@ -244,24 +337,19 @@ Result<void> execute(const Options &options) {
     if (options.list)
       return list(rows);
   }
-  // Opened first: a long run does not end with a file that cannot be written.
-  std::optional<OutputFile> file;
-  if (options.json) {
-    Result<OutputFile> created = OutputFile::create(*options.json);
-    if (!created)
-      return created.takeError();
-    file.emplace(std::move(*created));
-  }
+  auto file = openJson(options);
+  if (!file)
+    return file.takeError();
   if (options.measureMachine) {
     std::string text = machineToJson(measureMachine(options.threads));
-    return file ? finish(file, text) : print(text);
+    return *file ? finish(*file, text) : print(text);
   }
   Result<ModuleStore> store =
       ModuleStore::open(options.binaries, options.modules);
   if (!store)
     return store.takeError();
-  return options.tune ? tune(candidates, options, *store, file)
-                      : runRows(rows, options, *store, file);
+  return options.tune ? tune(candidates, options, *store, *file)
+                      : runRows(rows, options, *store, *file);
 }
 
 int fail(const Error &error) {

@@ -7,6 +7,12 @@
 using namespace mlir;
 using namespace mlir::prefill;
 
+static void writeTile(llvm::json::OStream &json, bool isGemm, int64_t first,
+                      int64_t second) {
+  json.attribute(isGemm ? "block_m" : "block_q", first);
+  json.attribute(isGemm ? "block_n" : "block_kv", second);
+}
+
 static void writeOp(llvm::json::OStream &json, const TileCandidates &op) {
   json.attribute("section", op.isGemm ? "gemm" : "attention");
   json.attribute("name", op.name);
@@ -19,11 +25,15 @@ static void writeOp(llvm::json::OStream &json, const TileCandidates &op) {
     json.attribute("head_dim", op.headDim);
   }
   json.attribute(op.isGemm ? "one_block_n" : "one_block_kv", op.oneSecond);
+  json.attributeArray("table", [&] {
+    for (size_t i = 0; i < std::size(kTileRows); ++i)
+      json.object(
+          [&] { writeTile(json, op.isGemm, op.table.first, op.table.second); });
+  });
   json.attributeArray("tiles", [&] {
     for (const TileCandidates::Tile &tile : op.tiles)
       json.object([&] {
-        json.attribute(op.isGemm ? "block_m" : "block_q", tile.first);
-        json.attribute(op.isGemm ? "block_n" : "block_kv", tile.second);
+        writeTile(json, op.isGemm, tile.first, tile.second);
         json.attributeArray("times", [&] {
           for (double time : tile.times)
             json.value(time);

@@ -56,6 +56,34 @@ ResidentWeights::reserve(const LoadedModule &module) {
   return loaded;
 }
 
+Result<std::unique_ptr<ResidentWeights>>
+ResidentWeights::share(const LoadedModule &module,
+                       const ResidentWeights &other) {
+  auto differs = [](const std::string &what) {
+    return Error{ErrorCode::invalidArgument,
+                 "weights cannot be shared: " + what};
+  };
+  if (&module.device() != &other.owner.device())
+    return differs("the modules are on different devices");
+  const auto &mine = *module.plan().weights(),
+             &theirs = *other.owner.plan().weights();
+  if (mine.size() != theirs.size())
+    return differs(std::to_string(mine.size()) + " weights and " +
+                   std::to_string(theirs.size()));
+  for (uint32_t i = 0; i < mine.size(); ++i) {
+    const module::Weight &a = *mine[i], &b = *theirs[i];
+    if (a.name()->string_view() != b.name()->string_view() ||
+        a.resident() != b.resident() || a.dtype() != b.dtype() ||
+        !std::equal(a.shape()->begin(), a.shape()->end(), b.shape()->begin(),
+                    b.shape()->end()))
+      return differs("they differ in weight " + quote(a.name()->str()));
+  }
+  std::unique_ptr<ResidentWeights> shared(new ResidentWeights(module));
+  shared->addresses = other.addresses;
+  shared->residentBytes = other.residentBytes;
+  return shared;
+}
+
 Result<void> ResidentWeights::pack(const WeightProgram &program,
                                    const Progress &progress) {
   const module::Plan &plan = owner.plan();

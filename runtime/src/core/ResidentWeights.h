@@ -29,6 +29,11 @@ public:
   /// Memory for the weights without any values (Backend::countsOnly).
   static Result<std::unique_ptr<ResidentWeights>>
   reserve(const LoadedModule &module);
+  /// The memory of another module's weights, which outlive these: for harnesses
+  /// that compare modules of one model. An Error names the weight in which the
+  /// two differ, or says that they are on different devices.
+  static Result<std::unique_ptr<ResidentWeights>>
+  share(const LoadedModule &module, const ResidentWeights &other);
   /// Takes the weights from a file: with one NUMA node by mapping it, so that
   /// nothing is read before a kernel does; with more by copying each node's
   /// share into its memory, since the page cache lies where it happens to, and

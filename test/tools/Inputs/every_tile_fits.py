@@ -10,6 +10,8 @@ keys = {"gemm": ("n", "k"), "attention": ("group", "head_dim")}
 for place in (0, -1):
     sections = {}
     for op in listed["ops"]:
+        chosen = [{key: tile[key] for key in op["table"][0]} for tile in op["tiles"]]
+        assert len(op["table"]) == len(listed["rows"]) and all(tile in chosen for tile in op["table"]), op["name"]
         tile = dict(op["tiles"][place])
         assert len(tile["times"]) == len(listed["rows"]) and min(tile.pop("times")) > 0, op["name"]
         entry = {**{key: op[key] for key in keys[op["section"]]}, **tile}

@@ -306,6 +306,37 @@ TEST_F(ProgramTest, RopeTableHoldsCosinesThenSines) {
     }
 }
 
+TEST(SharedWeights, LieWhereTheOthersDo) {
+  module::ModuleT file = makeTestModule();
+  auto device = rt::Device::create("cpu", 1);
+  ASSERT_TRUE(device);
+  auto load = [&] {
+    std::vector<uint8_t> bytes = serialize(file);
+    auto loaded =
+        rt::LoadedModule::loadMemory(**device, bytes.data(), bytes.size());
+    EXPECT_TRUE(loaded) << loaded.error().message;
+    return std::move(*loaded);
+  };
+  auto first = load(), second = load();
+  auto weights =
+      rt::ResidentWeights::load(*first, rt::RandomSource(5), nullptr);
+  ASSERT_TRUE(weights);
+  auto shared = rt::ResidentWeights::share(*second, **weights);
+  ASSERT_TRUE(shared) << shared.error().message;
+  EXPECT_EQ(&(*shared)->module(), second.get());
+  EXPECT_EQ((*shared)->bytes(), (*weights)->bytes());
+  for (uint32_t i = 0; i < file.plans[0]->weights.size(); ++i)
+    EXPECT_EQ((*shared)->address(i), (*weights)->address(i));
+
+  file.plans[0]->weights[1]->name += "x";
+  auto other = load();
+  auto refused = rt::ResidentWeights::share(*other, **weights);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("they differ in weight '" +
+                        file.plans[0]->weights[1]->name + "'"));
+}
+
 TEST_F(ProgramTest, ThreadsDoNotChangeTheResult) {
   uint32_t matrix = addTensor("m", {333, 129});
   uint32_t pack =

@@ -77,6 +77,8 @@ prefill::listTileCandidates(ModuleOp config, const CudaChip &chip,
               ? gemmCandidates(cast<GemmOp>(op), chip, rows)
               : attentionCandidates(cast<AttentionOp>(op), chip, rows);
       made.name = kernel.getName().str();
+      made.table = {tiles.getBlockM(),
+                    made.isGemm ? tiles.getBlockN() : tiles.getBlockKv()};
       auto known = llvm::find_if(all, [&](const TileCandidates &other) {
         return other.isGemm == made.isGemm && other.dtype == made.dtype &&
                other.n == made.n && other.k == made.k &&

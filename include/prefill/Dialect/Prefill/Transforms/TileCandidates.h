@@ -25,6 +25,7 @@ struct TileCandidates {
   int64_t group = 0, headDim = 0; ///< of attention
   /// The width, or the keys of a step, must be the same for all rows.
   bool oneSecond = false;
+  std::pair<int64_t, int64_t> table; ///< what the module has
   std::vector<Tile> tiles;
 };
 

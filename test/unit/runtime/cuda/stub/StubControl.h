@@ -28,6 +28,8 @@
 ///                        later
 ///   jit-log=TEXT         PTX is refused, with this log
 ///   no-update=1          cuGraphExecUpdate refuses every graph
+///   block-us=N           a launch takes so many microseconds for each of its
+///                        blocks beside the millisecond of every operation
 ///   log=FILE             calls and report are written there at exit
 PREFILL_STUB_API void prefill_stub_reset(const char *settings);
 

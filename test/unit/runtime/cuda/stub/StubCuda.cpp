@@ -408,6 +408,7 @@ CUresult cuEventRecord(CUevent handle, CUstream streamHandle) {
     return CUDA_ERROR_INVALID_HANDLE;
   event->stream = stream;
   event->position = stream->enqueued;
+  event->milliseconds = stream->milliseconds;
   return CUDA_SUCCESS;
 }
 
@@ -423,7 +424,7 @@ CUresult cuEventSynchronize(CUevent handle) {
   return CUDA_SUCCESS;
 }
 
-// A millisecond for each operation.
+// A millisecond for each operation, and what the settings say for a block.
 CUresult cuEventElapsedTime(float *milliseconds, CUevent first, CUevent last) {
   Call call("cuEventElapsedTime");
   if (!call)
@@ -435,6 +436,6 @@ CUresult cuEventElapsedTime(float *milliseconds, CUevent first, CUevent last) {
     return CUDA_ERROR_INVALID_HANDLE;
   if (end->stream->executed < end->position)
     return CUDA_ERROR_NOT_READY;
-  *milliseconds = static_cast<float>(end->position - start->position);
+  *milliseconds = static_cast<float>(end->milliseconds - start->milliseconds);
   return CUDA_SUCCESS;
 }

@@ -225,12 +225,13 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction handle,
   if (cluster == 0 || config->gridDimX % cluster)
     return broken("a grid that is no multiple of its cluster");
   unsigned blocks = config->gridDimX;
-  return state.enqueue(*stream, {name,
-                                 [&state, function, words, blocks] {
-                                   return state.runKernel(*function, words,
-                                                          blocks);
-                                 },
-                                 handle, words});
+  return state.enqueue(*stream,
+                       {name,
+                        [&state, function, words, blocks] {
+                          return state.runKernel(*function, words, blocks);
+                        },
+                        handle, words,
+                        1 + blocks * state.settings.blockMicroseconds * 1e-3});
 }
 
 // ---- Graphs.

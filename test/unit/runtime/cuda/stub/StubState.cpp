@@ -51,6 +51,8 @@ Settings Settings::parse(const std::string &text) {
       settings.jitLog = value;
     } else if (name == "no-update") {
       settings.refuseUpdates = value == "1";
+    } else if (name == "block-us") {
+      settings.blockMicroseconds = std::stod(value);
     } else if (name == "log") {
       settings.log = value;
     } else if (!name.empty()) {
@@ -268,6 +270,7 @@ CUresult State::enqueue(Stream &stream, Operation operation) {
     return CUDA_SUCCESS;
   }
   ++stream.enqueued;
+  stream.milliseconds += operation.milliseconds;
   stream.pending.push_back(std::move(operation));
   return CUDA_SUCCESS;
 }

@@ -25,6 +25,7 @@ struct Settings {
   std::string kernels, emulate, failName, jitLog, log;
   uint64_t failCall = 0;
   bool refuseUpdates = false;
+  double blockMicroseconds = 0;
 
   static Settings parse(const std::string &text);
 };
@@ -38,6 +39,8 @@ struct Operation {
   const void *function = nullptr;
   /// Words that may be addresses of the device's memory.
   std::vector<uint64_t> words;
+  /// That it is said to take.
+  double milliseconds = 1;
 };
 
 struct Graph {
@@ -47,6 +50,7 @@ struct Graph {
 struct Stream {
   std::deque<Operation> pending;
   uint64_t enqueued = 0, executed = 0;
+  double milliseconds = 0; ///< of all that was enqueued
   std::unique_ptr<Graph> capture;
   bool captureBroken = false;
 };
@@ -55,6 +59,7 @@ struct Event {
   bool timing = false;
   Stream *stream = nullptr;
   uint64_t position = 0;
+  double milliseconds = 0;
 };
 
 struct Module {
