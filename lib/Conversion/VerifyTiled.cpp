@@ -21,14 +21,15 @@ namespace {
 
 /// The ops that store what a workgroup computes.
 bool isStoringOp(Operation *op) {
-  return isa<GemmOp, RowwiseOp, MaterializedAttentionOp, AttentionNormalizeOp>(
-      op);
+  return isa<GemmOp, RowwiseOp, MaterializedAttentionOp, AttentionNormalizeOp,
+             AttentionPartialOp>(op);
 }
 
 /// Whether an op that has both forms is in tile form.
 bool isTile(Operation *op) {
   return TypeSwitch<Operation *, bool>(op)
-      .Case<GemmOp, RowwiseOp, OnlineAttentionOp, AttentionNormalizeOp>(
+      .Case<GemmOp, RowwiseOp, OnlineAttentionOp, AttentionNormalizeOp,
+            AttentionPartialOp>(
           [](auto form) { return !form.getTile().empty(); })
       .Case<AttentionOp>([](auto) { return false; })
       .Default([](Operation *) { return true; });
@@ -132,7 +133,7 @@ private:
                                       << " runs over all blocks, but ";
       if (kvLoops.size() != 1)
         return diagnostic << "the kernel has " << kvLoops.size() << " KV loops";
-      if (!matchPattern(loop.getLowerBound(), m_Zero()))
+      if (!findPartial(loop) && !matchPattern(loop.getLowerBound(), m_Zero()))
         return diagnostic << "it does not start at 0";
       diagnostic.abandon();
     }

@@ -158,13 +158,15 @@ Value DecoderBuilder::buildLayer(Value x, Value cacheIn, int64_t layer,
   key = rope(key);
   cacheOut = create<KVAppendOp>(cacheIn.getType(), key, value, cacheIn, batch);
   int64_t window = config.slidingWindows[layer];
-  Value attended = create<AttentionOp>(
-      rows(qWidth), query, cacheOut, batch,
+  auto attended = create<AttentionOp>(
+      rows(qWidth), /*lse=*/Type(), query, cacheOut, batch,
       builder.getF64FloatAttr(1.0 / std::sqrt(double(config.headDim))),
       /*causal=*/builder.getUnitAttr(),
       window ? builder.getI64IntegerAttr(window) : IntegerAttr(),
-      /*softcap=*/FloatAttr(), /*base2=*/UnitAttr());
-  x = add(x, linear(attended, "o_proj", config.hiddenSize, config.oBias));
+      /*softcap=*/FloatAttr(), /*base2=*/UnitAttr(),
+      /*selected_rows=*/UnitAttr(), /*num_splits=*/IntegerAttr());
+  x = add(x, linear(attended.getResult(), "o_proj", config.hiddenSize,
+                    config.oBias));
 
   normed = norm(x, "post_attention_layernorm");
   Value gate =

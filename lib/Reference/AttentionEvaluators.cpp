@@ -1,5 +1,6 @@
 //===- AttentionEvaluators.cpp - kv_append and attention ------------------===//
 #include "prefill/Reference/Evaluators.h"
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -7,6 +8,7 @@ using namespace mlir;
 using namespace mlir::prefill;
 using namespace mlir::prefill::reference;
 using llvm::createStringError;
+using llvm::Error;
 using llvm::Expected;
 using llvm::Twine;
 
@@ -65,16 +67,17 @@ static double score(const double *query, const double *key, int64_t headDim,
 }
 
 namespace {
-/// A key that a row sees: where it lies, and its score.
+/// A key that a row sees: its position, where it lies, and its score.
 struct VisibleKey {
-  int64_t slot;
+  int64_t position, slot;
   double score;
 };
 } // namespace
 
-/// result [headDimV] = softmax(scores) v; zero when there is no key.
-static void weighValues(ArrayRef<VisibleKey> keys, const KVCache &cache,
-                        int64_t kvHead, bool base2, double *result) {
+/// result [headDimV] = softmax(scores) v; zero when there is no key. Returns
+/// the log-sum-exp of the scores.
+static double weighValues(ArrayRef<VisibleKey> keys, const KVCache &cache,
+                          int64_t kvHead, bool base2, double *result) {
   double largest = -std::numeric_limits<double>::infinity();
   for (const VisibleKey &key : keys)
     largest = std::max(largest, key.score);
@@ -87,19 +90,21 @@ static void weighValues(ArrayRef<VisibleKey> keys, const KVCache &cache,
     for (int64_t d = 0; d < cache.headDimV; ++d)
       result[d] += weight * value[d];
   }
-  if (!keys.empty())
-    for (int64_t d = 0; d < cache.headDimV; ++d)
-      result[d] /= sum;
+  if (keys.empty())
+    return largest;
+  for (int64_t d = 0; d < cache.headDimV; ++d)
+    result[d] /= sum;
+  return (base2 ? M_LN2 : 1.0) * largest + std::log(sum);
 }
 
-Expected<Tensor>
-mlir::prefill::reference::attention(const Tensor &query, const KVCache &cache,
-                                    const Batch &batch,
-                                    const AttentionParameters &parameters) {
+/// Calls `visit` with the keys that a row sees, for each row of each sequence
+/// and each query head: visit(sequence, row, head, keys).
+template <typename Visit>
+static Error forEachRow(const Tensor &query, const KVCache &cache,
+                        const Batch &batch,
+                        const AttentionParameters &parameters, Visit visit) {
   int64_t numQHeads = query.channels() / cache.headDimQk;
   int64_t group = numQHeads / cache.numKvHeads;
-  // Rows of no sequence stay zero.
-  Tensor result({query.rows(), numQHeads * cache.headDimV});
   std::vector<VisibleKey> keys;
   for (int64_t sequence = 0; sequence < batch.numSequences(); ++sequence) {
     int64_t kvLength = batch.kvLens[sequence];
@@ -120,13 +125,104 @@ mlir::prefill::reference::attention(const Tensor &query, const KVCache &cache,
                 " is read at slot " + Twine(slot) + ", which " +
                 (slot < 0 || slot >= cache.numSlots() ? "does not exist"
                                                       : "was never written"));
-          keys.push_back({slot, score(q, cache.key(slot, head / group),
-                                      cache.headDimQk, parameters)});
+          keys.push_back({j, slot,
+                          score(q, cache.key(slot, head / group),
+                                cache.headDimQk, parameters)});
         }
-        weighValues(keys, cache, head / group, parameters.base2,
-                    result.row(row) + head * cache.headDimV);
+        visit(sequence, row, head, keys);
       }
     }
   }
+  return Error::success();
+}
+
+Expected<Tensor>
+mlir::prefill::reference::attention(const Tensor &query, const KVCache &cache,
+                                    const Batch &batch,
+                                    const AttentionParameters &parameters) {
+  int64_t numQHeads = query.channels() / cache.headDimQk;
+  int64_t group = numQHeads / cache.numKvHeads;
+  // Rows of no sequence stay zero.
+  Tensor result({query.rows(), numQHeads * cache.headDimV});
+  if (Error error = forEachRow(
+          query, cache, batch, parameters,
+          [&](int64_t, int64_t row, int64_t head, ArrayRef<VisibleKey> keys) {
+            weighValues(keys, cache, head / group, parameters.base2,
+                        result.row(row) + head * cache.headDimV);
+          }))
+    return error;
+  return result;
+}
+
+/// Keys of each split of a sequence with `kvLength` keys: an even share of
+/// them, rounded up to whole blocks of 128.
+static int64_t keysPerSplit(int64_t kvLength, int64_t numSplits) {
+  int64_t share = (kvLength + numSplits - 1) / numSplits;
+  return (share + 127) / 128 * 128;
+}
+
+Expected<SplitAttention> mlir::prefill::reference::splitAttention(
+    const Tensor &query, const KVCache &cache, const Batch &batch,
+    const AttentionParameters &parameters, int64_t numSplits) {
+  int64_t numQHeads = query.channels() / cache.headDimQk;
+  int64_t group = numQHeads / cache.numKvHeads;
+  SplitAttention result{
+      Tensor({query.rows(), numSplits * numQHeads * cache.headDimV}),
+      Tensor({query.rows(), numSplits * numQHeads})};
+  for (int64_t row = 0; row < query.rows(); ++row)
+    std::fill_n(result.lse.row(row), result.lse.channels(),
+                -std::numeric_limits<double>::infinity());
+  std::vector<VisibleKey> ofSplit;
+  if (Error error = forEachRow(
+          query, cache, batch, parameters,
+          [&](int64_t sequence, int64_t row, int64_t head,
+              ArrayRef<VisibleKey> keys) {
+            int64_t length = keysPerSplit(batch.kvLens[sequence], numSplits);
+            for (int64_t split = 0; split < numSplits; ++split) {
+              ofSplit.clear();
+              for (const VisibleKey &key : keys)
+                if (key.position / length == split)
+                  ofSplit.push_back(key);
+              int64_t place = split * numQHeads + head;
+              result.lse.row(row)[place] =
+                  weighValues(ofSplit, cache, head / group, parameters.base2,
+                              result.outputs.row(row) + place * cache.headDimV);
+            }
+          }))
+    return error;
+  return result;
+}
+
+Tensor mlir::prefill::reference::combineSplits(const Tensor &partials,
+                                               const Tensor &lse,
+                                               int64_t channels) {
+  int64_t numSplits = partials.channels() / channels;
+  int64_t numHeads = lse.channels() / numSplits;
+  int64_t headDim = channels / numHeads;
+  Tensor result({partials.rows(), channels});
+  for (int64_t row = 0; row < partials.rows(); ++row)
+    for (int64_t head = 0; head < numHeads; ++head) {
+      auto lseOf = [&](int64_t split) {
+        return lse.row(row)[split * numHeads + head];
+      };
+      double largest = -std::numeric_limits<double>::infinity();
+      for (int64_t split = 0; split < numSplits; ++split)
+        largest = std::max(largest, lseOf(split));
+      double *out = result.row(row) + head * headDim;
+      double sum = 0;
+      for (int64_t split = 0; split < numSplits; ++split) {
+        if (lseOf(split) == -std::numeric_limits<double>::infinity())
+          continue;
+        double weight = std::exp(lseOf(split) - largest);
+        const double *partial =
+            partials.row(row) + split * channels + head * headDim;
+        sum += weight;
+        for (int64_t d = 0; d < headDim; ++d)
+          out[d] += weight * partial[d];
+      }
+      if (sum != 0)
+        for (int64_t d = 0; d < headDim; ++d)
+          out[d] /= sum;
+    }
   return result;
 }

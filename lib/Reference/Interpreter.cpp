@@ -172,7 +172,7 @@ Error Run::runOp(Operation *op) {
                    kvAppend(tensor(op.getKey()), tensor(op.getValue()),
                             cache(op.getCache()), batch));
       })
-      .Case([&](AttentionOp op) {
+      .Case([&](AttentionOp op) -> Error {
         AttentionParameters parameters;
         parameters.scale = op.getScale().convertToDouble();
         parameters.causal = op.getCausal();
@@ -181,6 +181,16 @@ Error Run::runOp(Operation *op) {
         if (std::optional<APFloat> cap = op.getSoftcap())
           parameters.softcap = cap->convertToDouble();
         parameters.base2 = op.getBase2();
+        if (std::optional<uint64_t> splits = op.getNumSplits()) {
+          Expected<SplitAttention> parts =
+              splitAttention(tensor(op.getQuery()), cache(op.getCache()), batch,
+                             parameters, *splits);
+          if (!parts)
+            return parts.takeError();
+          if (Error error = set(op.getResult(), std::move(parts->outputs)))
+            return error;
+          return set(op.getLse(), std::move(parts->lse));
+        }
         llvm::Expected<Tensor> rows = attention(
             tensor(op.getQuery()), cache(op.getCache()), batch, parameters);
         if (rows && op.getSelectedRows())
@@ -226,6 +236,11 @@ Error Run::runOp(Operation *op) {
         return set(op.getResult(),
                    rowSumsq(tensor(op.getInput()),
                             channelsOf(op->getResults()).front()));
+      })
+      .Case([&](CombineSplitsOp op) {
+        return set(op.getResult(),
+                   combineSplits(tensor(op.getPartials()), tensor(op.getLse()),
+                                 channelsOf(op->getResults()).front()));
       })
       .Case([&](RowRMSScaleOp op) {
         return set(op.getResult(),

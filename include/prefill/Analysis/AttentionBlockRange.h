@@ -12,7 +12,7 @@
 //
 // The formulas are written once over an arithmetic `A`, so that they give
 // numbers (IntegerArithmetic) as well as IR (IndexArithmetic.h). `A` has a type
-// Value and: constant(int64_t), add, sub, min, max (Value, Value), and
+// Value and: constant(int64_t), add, sub, mul, min, max (Value, Value), and
 // divFloor, divCeil (Value that is not negative, positive int64_t).
 //===----------------------------------------------------------------------===//
 #ifndef PREFILL_ANALYSIS_ATTENTIONBLOCKRANGE_H
@@ -61,6 +61,7 @@ struct IntegerArithmetic {
   Value constant(int64_t value) const { return value; }
   Value add(Value a, Value b) const { return a + b; }
   Value sub(Value a, Value b) const { return a - b; }
+  Value mul(Value a, Value b) const { return a * b; }
   Value min(Value a, Value b) const { return a < b ? a : b; }
   Value max(Value a, Value b) const { return a < b ? b : a; }
   Value divFloor(Value a, int64_t b) const { return a / b; }

@@ -23,6 +23,9 @@ struct IndexArithmetic {
   Value sub(Value a, Value b) {
     return builder.createOrFold<arith::SubIOp>(loc, a, b);
   }
+  Value mul(Value a, Value b) {
+    return builder.createOrFold<arith::MulIOp>(loc, a, b);
+  }
   Value min(Value a, Value b) {
     return builder.createOrFold<arith::MinSIOp>(loc, a, b);
   }

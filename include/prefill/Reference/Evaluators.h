@@ -55,6 +55,20 @@ llvm::Expected<Tensor> attention(const Tensor &query, const KVCache &cache,
                                  const Batch &batch,
                                  const AttentionParameters &parameters);
 
+/// The outputs [M, numSplits * num_q_heads * head_dim_v] and log-sum-exps [M,
+/// numSplits * num_q_heads] of splits of the keys. A split of which a row sees
+/// no key has output 0 and log-sum-exp -inf.
+struct SplitAttention {
+  Tensor outputs, lse;
+};
+llvm::Expected<SplitAttention>
+splitAttention(const Tensor &query, const KVCache &cache, const Batch &batch,
+               const AttentionParameters &parameters, int64_t numSplits);
+
+/// partials [M, S * channels], lse [M, S * heads] -> [M, channels].
+Tensor combineSplits(const Tensor &partials, const Tensor &lse,
+                     int64_t channels);
+
 Tensor gatedAct(GateKind kind, const Tensor &gate, const Tensor &up);
 Tensor add(const Tensor &lhs, const Tensor &rhs);
 Tensor scale(const Tensor &input, double factor);

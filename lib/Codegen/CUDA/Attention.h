@@ -19,7 +19,7 @@
 #ifndef PREFILL_LIB_CODEGEN_CUDA_ATTENTION_H
 #define PREFILL_LIB_CODEGEN_CUDA_ATTENTION_H
 
-#include "prefill/Analysis/AttentionBlockRange.h"
+#include "prefill/Analysis/AttentionSplits.h"
 #include "prefill/Codegen/CUDA/AsyncCopy.h"
 #include "prefill/Codegen/CUDA/AttentionTileTable.h"
 #include "prefill/Codegen/CUDA/Fragments.h"
@@ -32,6 +32,8 @@ struct AttentionKernelShape {
   Type elementType; // f16 or bf16: query, cache and output
   AttentionHeads heads;
   int64_t blockQ, blockKv;
+  /// Splits of the keys, each a workgroup's; 1: none.
+  int64_t numSplits = 1;
   AttentionShape mask;
   /// Factor from q k^T to base-2 logits.
   double scoreScale;
@@ -70,13 +72,15 @@ struct AttentionRows {
   /// Row of the batch that rowBegin is.
   Value batchRow;
   /// Behind the last key of the blocks that are visited: the last one that any
-  /// row of the tile sees, or the sequence's where no block is left out.
+  /// row of the tile sees, or the sequence's where no block is left out; of a
+  /// split no later than its own.
   Value endKey;
+  Value split; // null without splits
 
   /// All of them in one register of a warp, one in each of its first lanes, and
   /// back: what is needed between the KV loops stays out of the way in them.
   Value spread(CudaBuilder &b, Value lane) const;
-  static AttentionRows gather(CudaBuilder &b, Value word);
+  static AttentionRows gather(CudaBuilder &b, Value word, bool hasSplit);
 };
 
 /// What a warp keeps of its rows from one KV block to the next; f32.
@@ -106,6 +110,10 @@ AttentionRows emitAttentionRows(CudaBuilder &b, const CudaBatch &batch,
 KeyRange<Value> emitVisibleKeys(CudaBuilder &b,
                                 const AttentionKernelShape &shape,
                                 const AttentionRows &rows, Value row);
+
+/// Keys of the rows' split.
+KeyRange<Value> emitSplitKeys(CudaBuilder &b, const AttentionKernelShape &shape,
+                              const AttentionRows &rows);
 
 /// 0 (i32), by a way that the compiler cannot see through: what it is added to
 /// is computed anew instead of being kept in registers.
@@ -226,12 +234,34 @@ private:
 
 // ---- Output (AttentionOutput.cpp)
 
+/// A row's sum over the lanes that hold parts of it.
+Value emitRowSum(CudaBuilder &b, const AttentionState &state, int64_t row);
+/// 1 / sum, 0 where the row sees no key: then its output is exactly 0.
+Value emitNormalizer(CudaBuilder &b, Value sum);
+
 /// accumulator / row_sum, 0 for a row without a key, through shared memory to
 /// the output in whole rows. All of the block's warps call it; its stages are
 /// free afterwards.
 void emitAttentionOutput(CudaBuilder &b, const AttentionKernelShape &shape,
                          const AttentionRows &rows, const CudaBatch &batch,
                          const AttentionState &state, Value shared, Value out);
+
+// ---- Output of a split (AttentionPartial.cpp)
+
+/// Buffers of a split's results.
+struct AttentionPartial {
+  Value outputs, lse;
+};
+/// accumulator / row_sum, in f32, and ln(2) * row_max + ln(row_sum), from
+/// registers.
+void emitAttentionPartial(CudaBuilder &b, const AttentionKernelShape &shape,
+                          const AttentionRows &rows, const CudaBatch &batch,
+                          const AttentionState &state,
+                          const AttentionPartial &to);
+/// The log-sum-exp, -inf, of a tile that sees no key of the split. Its output
+/// is not written.
+void emitEmptyPartial(CudaBuilder &b, const AttentionKernelShape &shape,
+                      const AttentionRows &rows, const AttentionPartial &to);
 
 // ---- Unfused (AttentionPlain.cpp)
 

@@ -5,6 +5,21 @@
 using namespace mlir;
 using namespace mlir::prefill;
 
+Value prefill::emitRowSum(CudaBuilder &b, const AttentionState &state,
+                          int64_t row) {
+  Value sum = state.rowSum[row];
+  for (int64_t mask : {1, 2})
+    sum = b.fadd(sum, b.shuffleXor(sum, mask, "attention.row_sum"));
+  return sum;
+}
+
+// NaN stays what it is.
+Value prefill::emitNormalizer(CudaBuilder &b, Value sum) {
+  Value empty =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, sum, b.f32(0.0));
+  return b.select(empty, b.f32(0.0), b.reciprocal(sum));
+}
+
 void prefill::emitAttentionOutput(CudaBuilder &b,
                                   const AttentionKernelShape &shape,
                                   const AttentionRows &rows,
@@ -24,13 +39,7 @@ void prefill::emitAttentionOutput(CudaBuilder &b,
   b.barrier("attention.stages_free");
   for (int64_t f = 0; f < shape.layout.fragments; ++f)
     for (int64_t half = 0; half < 2; ++half) {
-      Value sum = state.rowSum[2 * f + half];
-      for (int64_t mask : {1, 2})
-        sum = b.fadd(sum, b.shuffleXor(sum, mask, "attention.row_sum"));
-      // 0 for a row that sees no key; NaN stays what it is.
-      Value empty =
-          arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, sum, b.f32(0.0));
-      Value factor = b.select(empty, b.f32(0.0), b.reciprocal(sum));
+      Value factor = emitNormalizer(b, emitRowSum(b, state, 2 * f + half));
       Value row = b.add(warpRow, b.add(sumRow(b, lane, 2 * half), f * kMmaM));
       Value inChunk = b.mul(sumColumn(b, lane, 0), 2);
       for (int64_t column = 0; column < columnTiles; ++column) {

@@ -14,6 +14,7 @@ struct ThreadArithmetic {
   Value constant(int64_t value) const { return b.i32(value); }
   Value add(Value lhs, Value rhs) const { return b.add(lhs, rhs); }
   Value sub(Value lhs, Value rhs) const { return b.sub(lhs, rhs); }
+  Value mul(Value lhs, Value rhs) const { return b.mul(lhs, rhs); }
   Value min(Value lhs, Value rhs) const { return b.min(lhs, rhs); }
   Value max(Value lhs, Value rhs) const { return b.max(lhs, rhs); }
   Value divFloor(Value lhs, int64_t rhs) const { return b.divide(lhs, rhs); }
@@ -27,6 +28,13 @@ KeyRange<Value> prefill::emitVisibleKeys(CudaBuilder &b,
                                          const AttentionRows &rows, Value row) {
   return visibleKeys(ThreadArithmetic{b}, shape.mask,
                      SequenceLengths<Value>{rows.seqlenQ, rows.seqlenKv}, row);
+}
+
+KeyRange<Value> prefill::emitSplitKeys(CudaBuilder &b,
+                                       const AttentionKernelShape &shape,
+                                       const AttentionRows &rows) {
+  return splitKeys(ThreadArithmetic{b}, shape.numSplits, rows.seqlenKv,
+                   rows.split);
 }
 
 // Sequences have ceildiv(seqlen_q, block_q) tiles each. Every thread walks over
@@ -79,22 +87,26 @@ AttentionRows prefill::emitAttentionRows(CudaBuilder &b, const CudaBatch &batch,
 }
 
 /// The fields that are spread over lanes, in order.
-static SmallVector<Value *> fields(AttentionRows &rows) {
-  return {&rows.sequence, &rows.rowBegin, &rows.kvHead,   &rows.count,
-          &rows.seqlenQ,  &rows.seqlenKv, &rows.batchRow, &rows.endKey};
+static SmallVector<Value *> fields(AttentionRows &rows, bool hasSplit) {
+  SmallVector<Value *> all{&rows.sequence, &rows.rowBegin, &rows.kvHead,
+                           &rows.count,    &rows.seqlenQ,  &rows.seqlenKv,
+                           &rows.batchRow, &rows.endKey};
+  if (hasSplit)
+    all.push_back(&rows.split);
+  return all;
 }
 
 Value AttentionRows::spread(CudaBuilder &b, Value lane) const {
   AttentionRows copy = *this;
   Value word = b.i32(0);
-  for (auto [i, field] : llvm::enumerate(fields(copy)))
+  for (auto [i, field] : llvm::enumerate(fields(copy, bool(split))))
     word = b.select(b.equal(lane, int64_t(i)), *field, word);
   return word;
 }
 
-AttentionRows AttentionRows::gather(CudaBuilder &b, Value word) {
+AttentionRows AttentionRows::gather(CudaBuilder &b, Value word, bool hasSplit) {
   AttentionRows rows;
-  for (auto [i, field] : llvm::enumerate(fields(rows)))
+  for (auto [i, field] : llvm::enumerate(fields(rows, hasSplit)))
     *field = b.shuffleIndex(word, b.i32(int64_t(i)), "attention.rows");
   return rows;
 }

@@ -158,6 +158,18 @@ AttentionWaves prefill::attentionWaves(const CudaChip &chip,
   return result;
 }
 
+int64_t prefill::attentionSplits(const CudaChip &chip,
+                                 const AttentionHeads &heads,
+                                 CudaAttentionTile tile,
+                                 const AttentionLayout &layout, int64_t rows) {
+  int64_t tiles = llvm::divideCeil(rows, tile.blockQ) * heads.numKvHeads;
+  int64_t slots = chip.sms * layout.blocksPerSM;
+  int64_t splits = 1;
+  while (splits < kMaxAttentionSplits && tiles * splits < slots)
+    splits *= 2;
+  return splits;
+}
+
 /// Cycles that an SM takes for a KV block, per element of the scores.
 static double cyclesPerScore(const CudaChip &chip, const AttentionHeads &heads,
                              CudaAttentionTile tile,

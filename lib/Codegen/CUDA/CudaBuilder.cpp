@@ -104,6 +104,9 @@ static Value approximation(CudaBuilder &b, StringRef intrinsic, Value x) {
 Value CudaBuilder::exp2(Value x) {
   return approximation(*this, "llvm.nvvm.ex2.approx.ftz.f32", x);
 }
+Value CudaBuilder::log2(Value x) {
+  return approximation(*this, "llvm.nvvm.lg2.approx.ftz.f", x);
+}
 Value CudaBuilder::reciprocal(Value x) {
   return NVVM::RcpApproxFtzF32Op::create(*this, getF32Type(), x);
 }

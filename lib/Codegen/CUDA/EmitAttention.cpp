@@ -61,8 +61,10 @@ FailureOr<AttentionKernelShape> shapeOf(OpTy op, const CudaChip &chip,
 
 class AttentionKernelEmitter {
 public:
-  AttentionKernelEmitter(KernelFrame &frame, AttentionKernelShape shape)
-      : frame(frame), b(frame.bodyBuilder()), shape(std::move(shape)) {}
+  AttentionKernelEmitter(KernelFrame &frame, AttentionKernelShape shape,
+                         AttentionPartialOp partial)
+      : frame(frame), b(frame.bodyBuilder()), shape(std::move(shape)),
+        partial(partial) {}
 
   LogicalResult emit(func::FuncOp tiled, Value query, Value cache) {
     this->query = query;
@@ -91,6 +93,11 @@ private:
       if (normalize.getTile().empty())
         return op.emitOpError("is not in tile form (run prefill-tile)");
       return emitOutput(normalize);
+    }
+    if (auto partial = dyn_cast<AttentionPartialOp>(op)) {
+      if (partial.getTile().empty())
+        return op.emitOpError("is not in tile form (run prefill-tile)");
+      return emitOutput(partial);
     }
     if (auto plain = dyn_cast<MaterializedAttentionOp>(op)) {
       emitMaterializedAttention(b, shape, rows, frame.batch(),
@@ -130,6 +137,8 @@ private:
         firstLoop = loop;
       lastLoop = loop;
     }
+    number = forall.getInductionVar(0);
+    mapping.map(number, b.toIndex(b.blockId()));
     OpBuilder::InsertionGuard guard(b);
     return emitBlock(*forall.getBody());
   }
@@ -141,7 +150,10 @@ private:
                             "kernel for (leave out "
                             "prefill-hoist-row-selection)");
     lane = b.lane();
-    rows = emitAttentionRows(b, frame.batch(), b.blockId(), shape);
+    Value tile = op.getWorkgroup() == number
+                     ? b.blockId()
+                     : b.toI32(mapping.lookup(op.getWorkgroup()));
+    rows = emitAttentionRows(b, frame.batch(), tile, shape);
     auto branch = scf::IfOp::create(b, b.less(b.i32(0), rows.count),
                                     /*withElseRegion=*/false);
     b.setInsertionPoint(branch.thenBlock()->getTerminator());
@@ -155,12 +167,36 @@ private:
       rows.endKey =
           b.min(emitVisibleKeys(b, shape, rows, lastRow).end, rows.seqlenKv);
     }
+    if (partial)
+      emitSplit();
     workgroup = op;
     mapRows(mapping, rows);
     return success();
   }
 
-  /// Results of the workgroup op that are `rows`.
+  /// Cuts the keys to those of the split. A tile that sees none of them is done
+  /// at once; what follows is for the others.
+  void emitSplit() {
+    rows.split = b.toI32(mapping.lookup(partial.getTile().back()));
+    KeyRange<Value> keys = emitSplitKeys(b, shape, rows);
+    rows.endKey = b.min(rows.endKey, keys.end);
+    Value firstKey = keys.begin;
+    if (shape.mask.slidingWindow && firstLoop != lastLoop)
+      firstKey =
+          b.max(firstKey, emitVisibleKeys(b, shape, rows, rows.rowBegin).begin);
+    auto branch = scf::IfOp::create(b, b.less(firstKey, rows.endKey),
+                                    /*withElseRegion=*/true);
+    b.setInsertionPoint(branch.elseBlock()->getTerminator());
+    emitEmptyPartial(b, shape, rows, partialBuffers());
+    b.setInsertionPoint(branch.thenBlock()->getTerminator());
+  }
+
+  AttentionPartial partialBuffers() {
+    return {frame.tensor(partial.getOuts()[0]).pointer,
+            frame.tensor(partial.getOuts()[1]).pointer};
+  }
+
+  /// Results of the workgroup op that are `rows`, and the split.
   void mapRows(IRMapping &into, const AttentionRows &rows) {
     into.map(workgroup.getSequence(), b.toIndex(rows.sequence));
     into.map(workgroup.getRowBegin(), b.toIndex(rows.rowBegin));
@@ -169,6 +205,8 @@ private:
     into.map(workgroup.getKvHead(), b.toIndex(rows.kvHead));
     into.map(workgroup.getSeqlenQ(), b.toIndex(rows.seqlenQ));
     into.map(workgroup.getSeqlenKv(), b.toIndex(rows.seqlenKv));
+    if (partial)
+      into.map(partial.getTile().back(), b.toIndex(rows.split));
   }
 
   /// `value` of the tiled kernel, with the arithmetic that leads from the
@@ -230,6 +268,10 @@ private:
     state = AttentionState::initial(b, shape);
   }
 
+  AttentionRows gatherRows() {
+    return AttentionRows::gather(b, spreadRows, bool(partial));
+  }
+
   /// Whether a block behind the first one is visited by any of the loops.
   Value isVisited(Value block) {
     return b.less(b.mul(block, shape.blockKv), rows.endKey);
@@ -251,7 +293,7 @@ private:
           "a KV loop has step 1 and holds prefill.online_attention alone");
     if (loop == firstLoop)
       emitPrologue();
-    rows = AttentionRows::gather(b, spreadRows);
+    rows = gatherRows();
     IRMapping fresh;
     mapRows(fresh, rows);
     Value begin = b.toI32(recompute(loop.getLowerBound(), fresh));
@@ -317,21 +359,28 @@ private:
                      b.add(stage, layout.stageBytes()));
   }
 
-  LogicalResult emitOutput(AttentionNormalizeOp op) {
+  template <typename OpTy> LogicalResult emitOutput(OpTy op) {
     if (!copy)
       return op.emitOpError("stands behind no KV loop");
     // A tile without a block still has the query's copies under way.
     b.waitGroup(0, "attention.wait_all");
-    emitAttentionOutput(b, shape, AttentionRows::gather(b, spreadRows),
-                        frame.batch(), state, shared,
-                        frame.tensor(op.getOut()).pointer);
+    AttentionRows ending = gatherRows();
+    if constexpr (std::is_same_v<OpTy, AttentionNormalizeOp>) {
+      emitAttentionOutput(b, shape, ending, frame.batch(), state, shared,
+                          frame.tensor(op.getOut()).pointer);
+    } else {
+      emitAttentionPartial(b, shape, ending, frame.batch(), state,
+                           partialBuffers());
+    }
     return success();
   }
 
   KernelFrame &frame;
   CudaBuilder b;
   AttentionKernelShape shape;
+  AttentionPartialOp partial; // of splits; null without
   IRMapping mapping;
+  Value number; // of the workgroup, in the tiled kernel
   Value query, cache;
   scf::ForOp firstLoop, lastLoop;
   Value lane, warpRow; // of the thread; row of the tile
@@ -355,6 +404,7 @@ LogicalResult prefill::emitAttentionKernel(KernelFrame &frame,
   OnlineAttentionOp online;
   MaterializedAttentionOp plain;
   AttentionWorkgroupOp workgroup;
+  AttentionPartialOp partial;
   tiled.walk([&](Operation *op) {
     if (auto found = dyn_cast<OnlineAttentionOp>(op))
       online = found;
@@ -362,6 +412,8 @@ LogicalResult prefill::emitAttentionKernel(KernelFrame &frame,
       plain = found;
     else if (auto found = dyn_cast<AttentionWorkgroupOp>(op))
       workgroup = found;
+    else if (auto found = dyn_cast<AttentionPartialOp>(op))
+      partial = found;
   });
   if (!workgroup || (!online && !plain) || (online && online.getTile().empty()))
     return tiled.emitError() << "kernel " << tiled.getSymName()
@@ -374,9 +426,11 @@ LogicalResult prefill::emitAttentionKernel(KernelFrame &frame,
              : shapeOf(plain, chip, blockQ, /*blockKv=*/1);
   if (failed(shape))
     return failure();
+  if (partial)
+    shape->numSplits = partial.getNumSplits();
   frame.blockThreads =
       online ? shape->layout.threads() : kPlainAttentionWarps * kWarpThreads;
-  return AttentionKernelEmitter(frame, *shape)
+  return AttentionKernelEmitter(frame, *shape, partial)
       .emit(tiled, online ? online.getQuery() : plain.getQuery(),
             online ? online.getCache() : plain.getCache());
 }

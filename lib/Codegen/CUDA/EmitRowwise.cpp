@@ -1,5 +1,6 @@
 //===- EmitRowwise.cpp - a rowwise op's workgroup -------------------------===//
-// A warp takes a row at a time, in tiles of block_n columns.
+// A warp takes a row at a time, in tiles of block_n columns. Where rows are few
+// and long, the warps of a block share a row: they take its tiles in turn.
 //===----------------------------------------------------------------------===//
 #include "Epilogue.h"
 #include "prefill/Codegen/CUDA/EmitKernels.h"
@@ -10,6 +11,24 @@ using namespace mlir::prefill::cuda;
 
 /// Threads of a block: latency is hidden by the rows of several warps.
 static constexpr int64_t kRowwiseThreads = 128;
+
+static constexpr int64_t kMaxSharingWarps = 16;
+
+/// Warps of a row: one, but for split attention, where all of the few rows wait
+/// for what was split among a chip's blocks.
+static int64_t warpsOfRow(RowwiseOp rowwise) {
+  Block &body = rowwise.getBody().front();
+  std::optional<LoweringConfigAttr> config = rowwise.getLoweringConfig();
+  if (body.getOps<CombineSplitsOp>().empty() || !config ||
+      config->getBlockN() < 1)
+    return 1;
+  int64_t columns = 0;
+  for (auto combine : body.getOps<CombineSplitsOp>())
+    columns =
+        std::max(columns, cast<ShapedType>(combine.getType()).getDimSize(1));
+  return std::min(kMaxSharingWarps,
+                  llvm::divideCeilSigned(columns, config->getBlockN()));
+}
 
 static LogicalResult emitRows(CudaBuilder &b, KernelFrame &frame,
                               RowwiseOp rowwise, Value firstRow) {
@@ -26,18 +45,20 @@ static LogicalResult emitRows(CudaBuilder &b, KernelFrame &frame,
   Value rows = config.getDomain() == RowDomain::Logits ? frame.batch().logitRows
                                                        : frame.batch().rows;
   Value end = b.min(b.add(firstRow, config.getBlockM()), rows);
-  int64_t warps = kRowwiseThreads / kWarpThreads;
+  int64_t sharing = warpsOfRow(rowwise);
+  int64_t warps = frame.blockThreads / kWarpThreads;
   LaneMap lanes(b, width / kChunkColumns, b.lane());
   // One row a warp, whatever the width: sums over a row take all lanes.
   lanes.rowsPerWarp = 1;
-  Value first = b.add(firstRow, b.toIndex(b.warp()));
-  b.forLoop(first, end, warps, [&](Value index) {
+  Value first = b.add(firstRow, b.toIndex(b.divide(b.warp(), sharing)));
+  Value firstTile = b.remainder(b.warp(), sharing);
+  b.forLoop(first, end, warps / sharing, [&](Value index) {
     for (ArrayRef<EpilogueSink> group : groups) {
       EpilogueEmitter::Row row;
       row.index = index;
       epilogue.beginRow(row, lanes, group);
       int64_t columns = group.front().columns;
-      b.forLoop(b.i32(0), b.i32(llvm::divideCeil(columns, width)), 1,
+      b.forLoop(firstTile, b.i32(llvm::divideCeil(columns, width)), sharing,
                 [&](Value tileIndex) {
                   ColumnTile tile;
                   tile.first = b.mul(tileIndex, width);
@@ -55,6 +76,10 @@ LogicalResult prefill::emitRowwiseKernel(KernelFrame &frame,
                                          const CudaChip &chip,
                                          func::FuncOp tiled) {
   frame.blockThreads = kRowwiseThreads;
+  tiled.walk([&](RowwiseOp rowwise) {
+    if (int64_t sharing = warpsOfRow(rowwise); sharing > 1)
+      frame.blockThreads = sharing * kWarpThreads;
+  });
   return convertTiledBody(
       tiled, frame,
       [&](Operation *op, CudaBuilder &b, IRMapping &mapping) -> LogicalResult {

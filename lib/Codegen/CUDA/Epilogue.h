@@ -117,6 +117,9 @@ private:
     return {column, at.exists};
   }
 
+  // EpilogueSplits.cpp
+  Chunk evaluateCombineSplits(CombineSplitsOp op, const Position &at);
+
   // EpilogueHeads.cpp: nodes that need other columns of a head.
   Chunk evaluateHeadNorm(RMSNormOp op, const Position &at);
   Chunk evaluateRope(RopeOp op, const Position &at);

@@ -99,7 +99,8 @@ Chunk EpilogueEmitter::evaluateNode(Value value, const Position &at) {
       })
       .Case([&](DeinterleaveOp op) {
         return evaluateDeinterleave(op, cast<OpResult>(value), at);
-      });
+      })
+      .Case([&](CombineSplitsOp op) { return evaluateCombineSplits(op, at); });
 }
 
 EpilogueEmitter::Evaluated EpilogueEmitter::loadChunk(Value argument, Value row,

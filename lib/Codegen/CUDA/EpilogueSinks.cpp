@@ -34,6 +34,14 @@ static LogicalResult verifyChunks(Operation *op) {
       return op->emitOpError("has granularity = ")
              << deinterleave.getGranularity()
              << "; target cuda needs a multiple of " << kChunkColumns;
+  } else if (auto combine = dyn_cast<CombineSplitsOp>(op)) {
+    int64_t heads = cast<ShapedType>(combine.getLse().getType()).getDimSize(1) /
+                    combine.getNumSplits();
+    int64_t columns = cast<ShapedType>(combine.getType()).getDimSize(1);
+    if (columns / heads % kChunkColumns != 0)
+      return op->emitOpError("has head_dim = ")
+             << columns / heads << "; target cuda needs a multiple of "
+             << kChunkColumns;
   } else if (EpilogueGraph::isHeadNode(op)) {
     int64_t headDim = EpilogueGraph::headDimOf(op);
     if (headDim % kChunkColumns != 0 || headDim > kWarpThreads * kChunkColumns)

@@ -63,7 +63,8 @@ EpilogueGraph::trace(Value value, std::optional<EpilogueColumns> &space) const {
 LogicalResult EpilogueGraph::verifyNode(Operation *op) const {
   if (!isa<AddOp, BiasAddOp, ScaleOp, RowRMSScaleOp, RMSNormOp, GatedActOp,
            SplitOp, DeinterleaveOp, EmbedOp, SelectRowsOp, RopeOp, KVAppendOp,
-           RowSumsqOp>(op))
+           RowSumsqOp>(op) &&
+      !(isa<CombineSplitsOp>(op) && target == "cuda"))
     return op->emitOpError("has no lowering in an epilogue on target ")
            << target;
   auto requireArgument = [&](Value value, StringRef name) -> LogicalResult {
@@ -76,6 +77,9 @@ LogicalResult EpilogueGraph::verifyNode(Operation *op) const {
   };
   if (auto select = dyn_cast<SelectRowsOp>(op))
     return requireArgument(select.getInput(), "input");
+  if (auto combine = dyn_cast<CombineSplitsOp>(op))
+    return failure(failed(requireArgument(combine.getPartials(), "partials")) ||
+                   failed(requireArgument(combine.getLse(), "lse")));
   if (auto scale = dyn_cast<RowRMSScaleOp>(op))
     return requireArgument(scale.getSumsq(), "sumsq");
   if (auto rope = dyn_cast<RopeOp>(op); rope && !rope.getTable())

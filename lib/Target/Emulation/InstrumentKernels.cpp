@@ -277,6 +277,8 @@ Value Instrumenter::replacePlain(Operation *op) {
       function = ApiFunction::reciprocalApprox;
     else if (name.starts_with("llvm.nvvm.rsqrt."))
       function = ApiFunction::reciprocalSqrtApprox;
+    else if (name.starts_with("llvm.nvvm.lg2."))
+      function = ApiFunction::log2Approx;
     return call(function, f32, {intrinsic.getArgs()[0]});
   }
   return {};

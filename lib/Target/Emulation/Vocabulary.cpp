@@ -103,7 +103,7 @@ static bool isApproximation(Operation *op) {
          llvm::is_contained(
              {"llvm.nvvm.ex2.approx.ftz.f32", "llvm.nvvm.ex2.approx.ftz.f",
               "llvm.nvvm.ex2.approx.ftz", "llvm.nvvm.rcp.approx.ftz.f",
-              "llvm.nvvm.rsqrt.approx.ftz.f"},
+              "llvm.nvvm.rsqrt.approx.ftz.f", "llvm.nvvm.lg2.approx.ftz.f"},
              call.getIntrin());
 }
 

@@ -1,6 +1,6 @@
 // The device's approximate functions with .ftz: here rounded to nearest, with
 // subnormal arguments and results flushed to zero. (The device is allowed an
-// error of 2 ulp in ex2, 1 ulp in rcp and 2^-22.9 in rsqrt.)
+// error of 2 ulp in ex2, 1 ulp in rcp, 2^-22.9 in rsqrt and 2^-22 in lg2.)
 #ifndef PREFILL_RUNTIME_EMULATION_APPROXIMATIONS_H
 #define PREFILL_RUNTIME_EMULATION_APPROXIMATIONS_H
 
@@ -21,6 +21,10 @@ inline float reciprocalApprox(float value) {
 inline float reciprocalSqrtApprox(float value) {
   return static_cast<float>(
       1.0 / std::sqrt(static_cast<double>(flushSubnormal(value))));
+}
+
+inline float log2Approx(float value) {
+  return flushSubnormal(std::log2(flushSubnormal(value)));
 }
 
 } // namespace prefill::rt::emulation

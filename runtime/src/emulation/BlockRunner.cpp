@@ -352,6 +352,7 @@ const Api &BlockRunner::api() {
                                 ApiCalls::gridDependency,
                                 exp2Approx,
                                 reciprocalApprox,
-                                reciprocalSqrtApprox};
+                                reciprocalSqrtApprox,
+                                log2Approx};
   return table;
 }

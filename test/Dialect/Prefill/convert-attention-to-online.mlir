@@ -17,3 +17,15 @@ func.func private @attention(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !pre
   %o = prefill.attention %q, %cache, %batch {scale = 1.0, causal, base2, sliding_window = 100 : i64, prefill.layer = 3 : i64, prefill.name = "attention", lowering_config = #config} : tensor<?x64xbf16>, !cache -> tensor<?x32xbf16>
   return %o : tensor<?x32xbf16>
 }
+
+// With splits each has a state, and an output and a log-sum-exp of its own.
+// CHECK-LABEL: func.func private @splits(
+// CHECK-NEXT: %[[ACC:.*]], %[[MAX:.*]], %[[SUM:.*]] = prefill.online_attention {{.*}} mask = edge {{.*}}num_splits = 2 : i64
+// CHECK-SAME: -> tensor<?x64xf32>, tensor<?x8xf32>, tensor<?x8xf32>
+// CHECK-NEXT: %[[OUT:.*]]:2 = prefill.attention_partial %[[ACC]], %[[MAX]], %[[SUM]], %{{.*}} {num_splits = 2 : i64}
+// CHECK-SAME: tensor<?x64xf32>, tensor<?x8xf32>, tensor<?x8xf32> -> tensor<?x64xf32>, tensor<?x8xf32>
+// CHECK-NEXT: return %[[OUT]]#0, %[[OUT]]#1
+func.func private @splits(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !prefill.batch) -> (tensor<?x64xf32>, tensor<?x8xf32>) attributes {prefill.kernel} {
+  %o:2 = prefill.attention %q, %cache, %batch {scale = 1.0, causal, base2, num_splits = 2, lowering_config = #config} : tensor<?x64xbf16>, !cache -> tensor<?x64xf32>, tensor<?x8xf32>
+  return %o#0, %o#1 : tensor<?x64xf32>, tensor<?x8xf32>
+}

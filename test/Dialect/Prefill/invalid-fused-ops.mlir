@@ -249,6 +249,55 @@ func.func @f(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>, %b: !prefill.batch) {
 
 // -----
 
+// ROWWISE-C2: and so is combine_splits.
+func.func @f(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>, %p: tensor<?x16xf32>, %lse: tensor<?x2xf32>) {
+  // expected-error @below {{'prefill.gemm' op has 'prefill.combine_splits' in its region, which is not a node of an epilogue}}
+  %0 = prefill.gemm %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32> epilogue {
+  ^bb0(%acc: tensor<?x8xf32>):
+    %1 = prefill.combine_splits %p, %lse : tensor<?x16xf32>, tensor<?x2xf32> -> tensor<?x8xf32>
+    prefill.yield %1 : tensor<?x8xf32>
+  }
+  return
+}
+
+// -----
+
+// COMBINE_SPLITS-C1
+func.func @f(%p: tensor<?x20xf32>, %lse: tensor<?x2xf32>) {
+  // expected-error @below {{'prefill.combine_splits' op partials are 'tensor<?x20xf32>' but the result has 8 channels: expected f32 with two or more times as many}}
+  %0 = prefill.combine_splits %p, %lse : tensor<?x20xf32>, tensor<?x2xf32> -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
+// COMBINE_SPLITS-C1: one split is none.
+func.func @f(%p: tensor<?x8xf32>, %lse: tensor<?x2xf32>) {
+  // expected-error @below {{'prefill.combine_splits' op partials are 'tensor<?x8xf32>' but the result has 8 channels: expected f32 with two or more times as many}}
+  %0 = prefill.combine_splits %p, %lse : tensor<?x8xf32>, tensor<?x2xf32> -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
+// COMBINE_SPLITS-C2: heads of one split for two.
+func.func @f(%p: tensor<?x16xf32>, %lse: tensor<?x3xf32>) {
+  // expected-error @below {{'prefill.combine_splits' op lse is 'tensor<?x3xf32>' for 2 splits of 8 channels: expected f32 with the same heads in each split}}
+  %0 = prefill.combine_splits %p, %lse : tensor<?x16xf32>, tensor<?x3xf32> -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
+// COMBINE_SPLITS-C2: fewer numbers than splits.
+func.func @f(%p: tensor<?x24xf32>, %lse: tensor<?x2xf32>) {
+  // expected-error @below {{'prefill.combine_splits' op lse is 'tensor<?x2xf32>' for 3 splits of 8 channels: expected f32 with the same heads in each split}}
+  %0 = prefill.combine_splits %p, %lse : tensor<?x24xf32>, tensor<?x2xf32> -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
 // SPLIT-C1: thirds of a fused QKV under GQA.
 func.func @f(%x: tensor<?x96xf32>) {
   // expected-error @below {{'prefill.split' op input is 'tensor<?x96xf32>' but the results have 128 channels together: they must agree}}

@@ -311,6 +311,66 @@ func.func @f(%q: tensor<?x8xf32>, %c: !cache, %b: !prefill.batch) {
 
 // -----
 
+!cache = !prefill.kv_cache<contiguous, num_kv_heads = 1, head_dim_qk = 8, head_dim_v = 8, dtype = f32, block_size = 16>
+// ATTENTION-C8
+func.func @f(%q: tensor<?x8xf32>, %c: !cache, %b: !prefill.batch) {
+  // expected-error @below {{'prefill.attention' op num_splits is 1, expected at least 2}}
+  %0:2 = prefill.attention %q, %c, %b {scale = 1.0, causal, num_splits = 1} : tensor<?x8xf32>, !cache -> tensor<?x8xf32>, tensor<?x1xf32>
+  return
+}
+
+// -----
+
+!cache = !prefill.kv_cache<contiguous, num_kv_heads = 1, head_dim_qk = 8, head_dim_v = 8, dtype = f32, block_size = 16>
+// ATTENTION-C9
+func.func @f(%q: tensor<?x8xf32>, %c: !cache, %b: !prefill.batch) {
+  // expected-error @below {{'prefill.attention' op has num_splits = 2 and selected_rows; the rows are selected behind prefill.combine_splits}}
+  %0:2 = prefill.attention %q, %c, %b {scale = 1.0, causal, num_splits = 2, selected_rows} : tensor<?x8xf32>, !cache -> tensor<?x16xf32>, tensor<?x2xf32>
+  return
+}
+
+// -----
+
+!cache = !prefill.kv_cache<contiguous, num_kv_heads = 1, head_dim_qk = 8, head_dim_v = 8, dtype = f32, block_size = 16>
+// ATTENTION-C10: a log-sum-exp of nothing.
+func.func @f(%q: tensor<?x8xf32>, %c: !cache, %b: !prefill.batch) {
+  // expected-error @below {{'prefill.attention' op has a second result without num_splits; it is the log-sum-exp of splits}}
+  %0:2 = prefill.attention %q, %c, %b {scale = 1.0, causal} : tensor<?x8xf32>, !cache -> tensor<?x8xf32>, tensor<?x1xf32>
+  return
+}
+
+// -----
+
+!cache = !prefill.kv_cache<contiguous, num_kv_heads = 1, head_dim_qk = 8, head_dim_v = 8, dtype = f32, block_size = 16>
+// ATTENTION-C10: splits without one.
+func.func @f(%q: tensor<?x8xf32>, %c: !cache, %b: !prefill.batch) {
+  // expected-error @below {{'prefill.attention' op has num_splits = 2 and one result, expected outputs and log-sum-exp}}
+  %0 = prefill.attention %q, %c, %b {scale = 1.0, causal, num_splits = 2} : tensor<?x8xf32>, !cache -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+!cache = !prefill.kv_cache<contiguous, num_kv_heads = 1, head_dim_qk = 8, head_dim_v = 8, dtype = bf16, block_size = 16>
+// ATTENTION-C10: outputs of splits are not rounded.
+func.func @f(%q: tensor<?x16xbf16>, %c: !cache, %b: !prefill.batch) {
+  // expected-error @below {{'prefill.attention' op has num_splits = 2 and results 'tensor<?x32xbf16>' and 'tensor<?x4xf32>', expected f32 with 32 and 4 channels}}
+  %0:2 = prefill.attention %q, %c, %b {scale = 1.0, causal, num_splits = 2} : tensor<?x16xbf16>, !cache -> tensor<?x32xbf16>, tensor<?x4xf32>
+  return
+}
+
+// -----
+
+!cache = !prefill.kv_cache<contiguous, num_kv_heads = 1, head_dim_qk = 8, head_dim_v = 8, dtype = f32, block_size = 16>
+// ATTENTION-C10: one log-sum-exp for each head of each split.
+func.func @f(%q: tensor<?x16xf32>, %c: !cache, %b: !prefill.batch) {
+  // expected-error @below {{'prefill.attention' op has num_splits = 2 and results 'tensor<?x32xf32>' and 'tensor<?x2xf32>', expected f32 with 32 and 4 channels}}
+  %0:2 = prefill.attention %q, %c, %b {scale = 1.0, causal, num_splits = 2} : tensor<?x16xf32>, !cache -> tensor<?x32xf32>, tensor<?x2xf32>
+  return
+}
+
+// -----
+
 // GATED_ACT-C1
 func.func @f(%g: tensor<?x8xf32>, %u: tensor<?x4xf32>) {
   // expected-error @below {{'prefill.gated_act' op up is 'tensor<?x4xf32>' but gate is 'tensor<?x8xf32>': their channels must agree}}

@@ -276,3 +276,78 @@ func.func @scores_out(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !prefill.ba
   prefill.materialized_attention %q, %cache, %batch tile(%i, %i, %i, %i) scores(%s : memref<4x?x?xf32>) outs(%o : memref<?x32xbf16>) {scale = 1.0} : tensor<?x64xbf16>, !cache
   return
 }
+
+// -----
+
+!cache = !prefill.kv_cache<contiguous, num_kv_heads = 2, head_dim_qk = 16, head_dim_v = 8, dtype = bf16, block_size = 512>
+// ONLINE_ATTENTION-C9
+func.func @one_split(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !prefill.batch) {
+  // expected-error @+1 {{num_splits is 1, expected at least 2, and none in a tile, whose block tells its split}}
+  %a, %m, %s = prefill.online_attention %q, %cache, %batch mask = edge {scale = 1.0, num_splits = 1} : tensor<?x64xbf16>, !cache -> tensor<?x32xf32>, tensor<?x4xf32>, tensor<?x4xf32>
+  return
+}
+
+// -----
+
+!cache = !prefill.kv_cache<contiguous, num_kv_heads = 2, head_dim_qk = 16, head_dim_v = 16, dtype = bf16, block_size = 512>
+#config = #prefill.lowering_config<tokens, block_m = 64, block_n = 0, block_kv = 128, panel_n = 32, row_buckets = [1, 4, 8]>
+// ONLINE_ATTENTION-C9: a tile's block tells its split.
+func.func @splits_of_a_tile(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !prefill.batch, %i: index, %x: tensor<64x32xf32>, %y: tensor<64x2xf32>) {
+  // expected-error @+1 {{num_splits is 2 in a tile, expected at least 2, and none in a tile, whose block tells its split}}
+  %a, %m, %s = prefill.online_attention %q, %cache, %batch tile(%i, %i, %i, %i, %i) carry(%x, %y, %y : tensor<64x32xf32>, tensor<64x2xf32>, tensor<64x2xf32>) mask = edge {scale = 1.0, num_splits = 2, lowering_config = #config} : tensor<?x64xbf16>, !cache -> tensor<64x32xf32>, tensor<64x2xf32>, tensor<64x2xf32>
+  return
+}
+
+// -----
+
+// ATTENTION_PARTIAL-C1
+func.func @partial(%a: tensor<?x64xf32>, %m: tensor<?x4xf32>, %s: tensor<?x8xf32>, %batch: !prefill.batch) {
+  // expected-error @+1 {{accumulator has type 'tensor<?x64xf32>', row_max 'tensor<?x4xf32>' and row_sum 'tensor<?x8xf32>', expected [rows, heads * head_dim_v] and twice [rows, heads]}}
+  %o:2 = prefill.attention_partial %a, %m, %s, %batch {num_splits = 2} : tensor<?x64xf32>, tensor<?x4xf32>, tensor<?x8xf32> -> tensor<?x64xf32>, tensor<?x8xf32>
+  return
+}
+
+// -----
+
+// ATTENTION_PARTIAL-C2
+func.func @partial_one(%a: tensor<?x64xf32>, %s: tensor<?x4xf32>, %batch: !prefill.batch) {
+  // expected-error @+1 {{num_splits is 1, expected at least 2}}
+  %o:2 = prefill.attention_partial %a, %s, %s, %batch {num_splits = 1} : tensor<?x64xf32>, tensor<?x4xf32>, tensor<?x4xf32> -> tensor<?x64xf32>, tensor<?x4xf32>
+  return
+}
+
+// -----
+
+// ATTENTION_PARTIAL-C3
+func.func @partial_no_lse(%a: tensor<64x64xf32>, %s: tensor<64x4xf32>, %batch: !prefill.batch, %i: index, %o: memref<?x128xf32>) {
+  // expected-error @+1 {{has to have either a tile and two buffers or two results: output and log-sum-exp}}
+  prefill.attention_partial %a, %s, %s, %batch tile(%i, %i, %i, %i, %i) outs(%o : memref<?x128xf32>) {num_splits = 2} : tensor<64x64xf32>, tensor<64x4xf32>, tensor<64x4xf32>
+  return
+}
+
+// -----
+
+// ATTENTION_PARTIAL-C4
+func.func @partial_tile(%a: tensor<64x64xf32>, %s: tensor<64x4xf32>, %batch: !prefill.batch, %i: index, %o: memref<?x128xf32>, %lse: memref<?x8xf32>) {
+  // expected-error @+1 {{tile has 4 indices, expected 5}}
+  prefill.attention_partial %a, %s, %s, %batch tile(%i, %i, %i, %i) outs(%o, %lse : memref<?x128xf32>, memref<?x8xf32>) {num_splits = 2} : tensor<64x64xf32>, tensor<64x4xf32>, tensor<64x4xf32>
+  return
+}
+
+// -----
+
+// ATTENTION_PARTIAL-C5
+func.func @partial_result(%a: tensor<?x64xf32>, %s: tensor<?x4xf32>, %batch: !prefill.batch) {
+  // expected-error @+1 {{results have types ('tensor<?x64xbf16>', 'tensor<?x4xf32>'), expected those of accumulator and row_sum, ('tensor<?x64xf32>', 'tensor<?x4xf32>')}}
+  %o:2 = prefill.attention_partial %a, %s, %s, %batch {num_splits = 2} : tensor<?x64xf32>, tensor<?x4xf32>, tensor<?x4xf32> -> tensor<?x64xbf16>, tensor<?x4xf32>
+  return
+}
+
+// -----
+
+// ATTENTION_PARTIAL-C6
+func.func @partial_buffer(%a: tensor<64x64xf32>, %s: tensor<64x4xf32>, %batch: !prefill.batch, %i: index, %o: memref<?x64xf32>, %lse: memref<?x8xf32>) {
+  // expected-error @+1 {{buffer has type 'memref<?x64xf32>', expected f32 of rank 2 with a multiple of 128 columns}}
+  prefill.attention_partial %a, %s, %s, %batch tile(%i, %i, %i, %i, %i) outs(%o, %lse : memref<?x64xf32>, memref<?x8xf32>) {num_splits = 2} : tensor<64x64xf32>, tensor<64x4xf32>, tensor<64x4xf32>
+  return
+}

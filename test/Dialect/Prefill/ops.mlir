@@ -78,6 +78,10 @@ func.func @model(%batch: !prefill.batch, %cache: !contiguous, %table: tensor<128
   %o = prefill.attention %q0, %c, %batch {scale = 0.125, causal} : tensor<?x16xbf16>, !contiguous -> tensor<?x8xbf16>
   // CHECK: prefill.attention %{{.*}}, %{{.*}}, %{{.*}} {base2, causal, scale = 1.000000e+00 : f64, sliding_window = 32 : i64, softcap = 5.000000e+01 : f64}
   %o2 = prefill.attention %q0, %c, %batch {scale = 1.0, causal, base2, sliding_window = 32, softcap = 50.0} : tensor<?x16xbf16>, !contiguous -> tensor<?x8xbf16>
+  // CHECK: %[[PARTIALS:.*]], %[[LSE:.*]] = prefill.attention %{{.*}}, %{{.*}}, %{{.*}} {causal, num_splits = 3 : i64, scale = 1.000000e+00 : f64} : tensor<?x16xbf16>, {{.*}}<{{.*}}> -> tensor<?x24xf32>, tensor<?x6xf32>
+  %partials, %lse = prefill.attention %q0, %c, %batch {scale = 1.0, causal, num_splits = 3} : tensor<?x16xbf16>, !contiguous -> tensor<?x24xf32>, tensor<?x6xf32>
+  // CHECK: prefill.combine_splits %[[PARTIALS]], %[[LSE]] : tensor<?x24xf32>, tensor<?x6xf32> -> tensor<?x8xbf16>
+  %combined = prefill.combine_splits %partials, %lse : tensor<?x24xf32>, tensor<?x6xf32> -> tensor<?x8xbf16>
   // CHECK: prefill.gated_act silu %{{.*}}, %{{.*}} : tensor<?x8xbf16>, tensor<?x8xbf16> -> tensor<?x8xbf16>
   %g = prefill.gated_act silu %o, %o2 : tensor<?x8xbf16>, tensor<?x8xbf16> -> tensor<?x8xbf16>
   // CHECK: prefill.gated_act gelu_tanh

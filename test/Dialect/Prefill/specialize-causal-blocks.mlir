@@ -63,3 +63,26 @@ func.func private @bidirectional(%q: tensor<?x64xbf16>, %cache: !cache, %batch: 
   %o = prefill.attention %q, %cache, %batch {scale = 1.0, base2, lowering_config = #config} : tensor<?x64xbf16>, !cache -> tensor<?x64xbf16>
   return %o : tensor<?x64xbf16>
 }
+
+// -----
+
+!cache = !prefill.kv_cache<contiguous, num_kv_heads = 2, head_dim_qk = 16, head_dim_v = 16, dtype = bf16, block_size = 512>
+#config = #prefill.lowering_config<tokens, block_m = 64, block_n = 0, block_kv = 64, panel_n = 32, row_buckets = [1, 4, 8]>
+
+// A split's loops are cut to its keys: begin, end of the full blocks and end alike.
+// CHECK-LABEL: func.func private @splits(
+// CHECK: %[[KEYS:.*]] = arith.muli %{{.*}}, %c128
+// CHECK: %[[FIRST:.*]] = arith.muli %{{.*}}, %[[KEYS]]
+// CHECK: %[[BEHIND:.*]] = arith.addi %[[FIRST]], %[[KEYS]]
+// CHECK: %[[LOW:.*]] = arith.divui %[[FIRST]], %c64
+// CHECK: %[[HIGH:.*]] = arith.divui %[[BEHIND]], %c64
+// CHECK-COUNT-3: arith.minsi %{{.*}}, %[[HIGH]]
+// CHECK: scf.for {{.*}} to %[[FULL_END:.*]] step
+// CHECK-NEXT: mask = none
+// CHECK: scf.for {{.*}} = %[[FULL_END]] to
+// CHECK-NEXT: mask = edge
+// CHECK: prefill.attention_partial
+func.func private @splits(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !prefill.batch) -> (tensor<?x128xf32>, tensor<?x8xf32>) attributes {prefill.kernel} {
+  %o:2 = prefill.attention %q, %cache, %batch {scale = 1.0, causal, base2, num_splits = 2, lowering_config = #config} : tensor<?x64xbf16>, !cache -> tensor<?x128xf32>, tensor<?x8xf32>
+  return %o#0, %o#1 : tensor<?x128xf32>, tensor<?x8xf32>
+}

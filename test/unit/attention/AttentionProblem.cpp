@@ -51,7 +51,10 @@ std::string AttentionProblem::describe() const {
       << headDimV << (causal ? " causal" : "") << " window " << window
       << " scale " << scale << (base2 ? " base2" : "") << " tile " << blockQ
       << "x" << blockKv << " form " << int(form)
-      << (selectedRows ? " selected rows" : "") << moreAttributes;
+      << (selectedRows ? " selected rows" : "");
+  if (numSplits > 1)
+    out << " splits " << numSplits;
+  out << moreAttributes;
   return out.str();
 }
 
@@ -61,27 +64,39 @@ std::string AttentionProblem::source() const {
     return "tensor<?x" + std::to_string(columns) + "x" + name(dtype) + ">";
   };
   std::string q = tensor(heads() * headDimQk), o = tensor(heads() * headDimV);
+  std::string results = o, values = "%o", returned = "%o";
+  if (numSplits > 1) {
+    auto ofSplits = [&](int64_t columns) {
+      return "tensor<?x" + std::to_string(numSplits * columns) + "xf32>";
+    };
+    o = ofSplits(heads() * headDimV) + ", " + ofSplits(heads());
+    results = "(" + o + ")";
+    values = "%o:2";
+    returned = "%o#0, %o#1";
+  }
   out.precision(17);
   out << "!cache = !prefill.kv_cache<" << layout
       << ", num_kv_heads = " << kvHeads << ", head_dim_qk = " << headDimQk
       << ", head_dim_v = " << headDimV << ", dtype = " << name(dtype)
       << ", block_size = " << blockSize
       << ">\nfunc.func private @attention(%q: " << q
-      << ", %cache: !cache, %batch: !prefill.batch) -> " << o
-      << " attributes {prefill.kernel} {\n  %o = prefill.attention %q, %cache, "
-         "%batch {scale = "
-      << std::scientific << scale << " : f64" << (causal ? ", causal" : "")
+      << ", %cache: !cache, %batch: !prefill.batch) -> " << results
+      << " attributes {prefill.kernel} {\n  " << values
+      << " = prefill.attention %q, %cache, %batch {scale = " << std::scientific
+      << scale << " : f64" << (causal ? ", causal" : "")
       << (base2 ? ", base2" : "");
   if (window)
     out << ", sliding_window = " << window << " : i64";
   out << moreAttributes;
   if (selectedRows)
     out << ", selected_rows";
+  if (numSplits > 1)
+    out << ", num_splits = " << numSplits;
   out << ", lowering_config = #prefill.lowering_config<"
       << (selectedRows ? "logits" : "tokens") << ", block_m = " << blockQ
       << ", block_n = 0, block_kv = " << blockKv
       << ", panel_n = 32, row_buckets = [1, 4, 8]>} : " << q << ", !cache -> "
-      << o << "\n  return %o : " << o << "\n}\n";
+      << o << "\n  return " << returned << " : " << o << "\n}\n";
   return out.str();
 }
 
@@ -237,7 +252,10 @@ AttentionBatch::AttentionBatch(const AttentionProblem &problem,
                   queryDatum(sequences[s].seed,
                              sequences[s].seqlenKv - sequences[s].seqlenQ + i,
                              c, dtype));
-  out = AttentionBuffer(outRowsPad * columnsOut + 2 * kGuard, dtype);
+  bool splits = problem.numSplits > 1;
+  out =
+      AttentionBuffer(outRowsPad * problem.numSplits * columnsOut + 2 * kGuard,
+                      splits ? Dtype::F32 : dtype);
 
   tokens.assign(rowsPad, 0);
   positions.assign(rowsPad, 0);
@@ -252,6 +270,12 @@ AttentionBatch::AttentionBatch(const AttentionProblem &problem,
            word(cuSeqlens.data()),     word(kvLens.data()),
            word(blockTable.data()),    uint64_t(stride),
            word(logitsIndices.data()), word(out.at(kGuard))};
+  if (splits) {
+    lse = AttentionBuffer(outRowsPad * problem.numSplits * problem.heads() +
+                              2 * kGuard,
+                          Dtype::F32);
+    words.push_back(word(lse.at(kGuard)));
+  }
   if (problem.form == Form::Plain) {
     int64_t maxKv = longest + 5;
     scores = AttentionBuffer(problem.heads() * rowsPad * maxKv, Dtype::F32);
@@ -259,7 +283,7 @@ AttentionBatch::AttentionBatch(const AttentionProblem &problem,
     words.push_back(uint64_t(maxKv));
   }
   workgroups = ((rowsPad + problem.blockQ - 1) / problem.blockQ + seqs) *
-               problem.kvHeads;
+               problem.kvHeads * problem.numSplits;
 }
 
 std::vector<AttentionBatch::Region> AttentionBatch::regions() {
@@ -277,6 +301,8 @@ std::vector<AttentionBatch::Region> AttentionBatch::regions() {
                           array("kv_lens", kvLens),
                           array("block_table", blockTable),
                           array("logits_indices", logitsIndices)};
+  if (lse.numBytes())
+    all.push_back({"lse", lse.at(0), lse.numBytes(), true});
   if (scores.numBytes())
     all.push_back({"scores", scores.at(0), scores.numBytes(), true});
   // Padded rows may be none at all.
@@ -284,22 +310,61 @@ std::vector<AttentionBatch::Region> AttentionBatch::regions() {
   return all;
 }
 
+void AttentionBatch::expectUntouched(const AttentionBuffer &buffer,
+                                     int64_t count, const char *name) {
+  // Guards are filled as everything is at first.
+  Bits untouched = buffer.bits(0);
+  for (int64_t i = 0; i < buffer.numElements(); ++i) {
+    bool belongs = i >= kGuard && i < kGuard + count;
+    if (!belongs && buffer.bits(i) != untouched) {
+      ADD_FAILURE() << "element " << i - kGuard << " of the " << name
+                    << " belongs to no sequence, but changed";
+      break;
+    }
+  }
+}
+
 AttentionResult AttentionBatch::result() const {
+  if (problem.numSplits > 1)
+    return splitResult();
   int64_t columns = problem.heads() * problem.headDimV;
   AttentionResult result;
   for (int64_t i = 0; i < outRows * columns; ++i) {
     result.values.push_back(out.get(kGuard + i));
     result.bits.push_back(out.bits(kGuard + i));
   }
-  AttentionBuffer untouched(1, problem.dtype);
-  for (int64_t i = 0; i < outRowsPad * columns + 2 * kGuard; ++i) {
-    bool belongs = i >= kGuard && i < kGuard + outRows * columns;
-    if (!belongs && out.bits(i) != untouched.bits(0)) {
-      ADD_FAILURE() << "element " << i - kGuard
-                    << " of the output belongs to no sequence, but changed";
-      break;
-    }
+  expectUntouched(out, outRows * columns, "output");
+  return result;
+}
+
+/// What a split that sees no key left in the output is not looked at: it may be
+/// NaN.
+AttentionResult AttentionBatch::splitResult() const {
+  int64_t heads = problem.heads(), splits = problem.numSplits;
+  AttentionResult result;
+  for (int64_t i = 0; i < outRows * splits * heads; ++i) {
+    result.lse.push_back(lse.get(kGuard + i));
+    result.bits.push_back(lse.bits(kGuard + i));
   }
+  int64_t elements = outRows * splits * heads * problem.headDimV;
+  for (int64_t i = 0; i < elements; ++i)
+    result.bits.push_back(out.bits(kGuard + i));
+  for (int64_t row = 0; row < outRows; ++row)
+    for (int64_t head = 0; head < heads; ++head)
+      for (int64_t d = 0; d < problem.headDimV; ++d) {
+        double value = 0.0, sum = 0.0;
+        for (int64_t split = 0; split < splits; ++split) {
+          int64_t place = (row * splits + split) * heads + head;
+          if (result.lse[place] == -INFINITY)
+            continue;
+          double weight = std::exp(result.lse[place]);
+          value += weight * out.get(kGuard + place * problem.headDimV + d);
+          sum += weight;
+        }
+        result.values.push_back(sum == 0.0 ? 0.0 : value / sum);
+      }
+  expectUntouched(out, elements, "output");
+  expectUntouched(lse, outRows * splits * heads, "log-sum-exp");
   return result;
 }
 
@@ -309,8 +374,22 @@ AttentionResult AttentionBatch::result() const {
 
 namespace {
 /// What the double loops make of a row's scores and values.
-enum class Sum { Exact, Rounded, Magnitude };
+enum class Sum { Exact, Rounded, Magnitude, LogSumExp };
 } // namespace
+
+/// Log-sum-exps of each split, [splits], of a row's scores by key.
+static std::vector<double>
+logSumExps(const AttentionProblem &problem, int64_t seqlenKv,
+           const std::vector<std::pair<int64_t, double>> &scores) {
+  int64_t share = (seqlenKv + problem.numSplits - 1) / problem.numSplits;
+  int64_t keys = (share + 127) / 128 * 128;
+  std::vector<double> sums(problem.numSplits, 0.0);
+  for (auto [key, score] : scores)
+    sums[key / keys] += std::exp(score);
+  for (double &sum : sums)
+    sum = std::log(sum);
+  return sums;
+}
 
 static std::vector<double>
 attentionLoops(const AttentionProblem &problem,
@@ -332,6 +411,7 @@ attentionLoops(const AttentionProblem &problem,
     std::vector<double> values = load(2, sequence.seqlenKv, valueColumns);
     for (int64_t i = 0; i < sequence.seqlenQ; ++i) {
       int64_t position = sequence.seqlenKv - sequence.seqlenQ + i;
+      std::vector<std::vector<double>> ofHeads;
       for (int64_t h = 0; h < problem.heads(); ++h) {
         std::vector<double> query(problem.headDimQk);
         for (int64_t d = 0; d < problem.headDimQk; ++d)
@@ -353,6 +433,10 @@ attentionLoops(const AttentionProblem &problem,
           scores.push_back({t, score * scale});
           largest = std::max(largest, score * scale);
         }
+        if (kind == Sum::LogSumExp) {
+          ofHeads.push_back(logSumExps(problem, sequence.seqlenKv, scores));
+          continue;
+        }
         for (auto [t, score] : scores) {
           double p = std::exp(score - largest);
           sum += p;
@@ -369,6 +453,9 @@ attentionLoops(const AttentionProblem &problem,
                                              : value);
         }
       }
+      for (int64_t split = 0; split < problem.numSplits; ++split)
+        for (const std::vector<double> &ofSplits : ofHeads)
+          out.push_back(ofSplits[split]);
     }
   }
   return out;
@@ -389,6 +476,11 @@ attentionMagnitudes(const AttentionProblem &problem,
   return attentionLoops(problem, sequences, Sum::Magnitude);
 }
 
+std::vector<double> splitLogSumExps(const AttentionProblem &problem,
+                                    const std::vector<Sequence> &sequences) {
+  return attentionLoops(problem, sequences, Sum::LogSumExp);
+}
+
 void expectEmptyRowsZero(const AttentionProblem &problem,
                          const std::vector<Sequence> &sequences,
                          const AttentionResult &result) {
@@ -399,9 +491,11 @@ void expectEmptyRowsZero(const AttentionProblem &problem,
       bool empty =
           sequence.seqlenKv == 0 ||
           (problem.causal && sequence.seqlenKv - sequence.seqlenQ + i < 0);
-      for (int64_t c = 0; empty && c < columns; ++c)
-        ASSERT_EQ(result.bits[row * columns + c], 0u)
-            << "row " << row << " sees no key";
+      for (int64_t c = 0; empty && c < columns; ++c) {
+        double value = result.values[row * columns + c];
+        ASSERT_TRUE(value == 0.0 && !std::signbit(value))
+            << "row " << row << " sees no key, but is " << value;
+      }
     }
 }
 

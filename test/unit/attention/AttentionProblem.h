@@ -41,6 +41,8 @@ struct AttentionProblem {
   Form form = Form::Specialized;
   /// The result has the rows that a call selects.
   bool selectedRows = false;
+  /// Above 1: the results are those of splits, in f32, and their log-sum-exps.
+  int64_t numSplits = 1;
 
   int64_t heads() const { return kvHeads * group; }
   /// With a block size that suits it.
@@ -69,6 +71,9 @@ using Bits = uint32_t;
 struct AttentionResult {
   std::vector<double> values; // [rows, heads * head_dim_v]
   std::vector<Bits> bits;
+  /// With splits `values` are the combined ones, `bits` those of every result,
+  /// and here are the log-sum-exps [rows, splits * heads].
+  std::vector<double> lse;
 };
 
 /// Memory that a kernel may touch, filled with NaN, at a multiple of 256.
@@ -81,6 +86,7 @@ public:
   Bits bits(int64_t i) const;
   double get(int64_t i) const;
   unsigned char *at(int64_t i) { return begin() + i * bytesOf(dtype); }
+  int64_t numElements() const { return count; }
   int64_t numBytes() const { return count * bytesOf(dtype); }
 
 private:
@@ -119,10 +125,16 @@ public:
   AttentionResult result() const;
 
 private:
+  AttentionResult splitResult() const;
+  /// Fails the test when elements outside of [0, count) of `buffer`, which
+  /// begin behind a guard, changed.
+  static void expectUntouched(const AttentionBuffer &buffer, int64_t count,
+                              const char *name);
+
   const AttentionProblem problem;
   int64_t rowsPad;
   int64_t outRows, outRowsPad; // the output's that belong to the call, and all
-  AttentionBuffer cache, query, out, scores;
+  AttentionBuffer cache, query, out, lse, scores;
   std::vector<int32_t> cuSeqlens, kvLens, blockTable, tokens, positions,
       logitsIndices;
   std::vector<int64_t> slots;
@@ -141,6 +153,11 @@ roundedAttentionReference(const AttentionProblem &problem,
 /// Sums of p |v|, by element: what rounding probabilities multiplies.
 std::vector<double> attentionMagnitudes(const AttentionProblem &problem,
                                         const std::vector<Sequence> &sequences);
+
+/// Natural log-sum-exps of the scores of each split, [rows, splits * heads];
+/// -inf where a row sees no key of the split.
+std::vector<double> splitLogSumExps(const AttentionProblem &problem,
+                                    const std::vector<Sequence> &sequences);
 
 /// Rows of `result` that see no key are exactly 0.
 void expectEmptyRowsZero(const AttentionProblem &problem,

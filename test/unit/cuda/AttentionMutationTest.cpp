@@ -39,6 +39,8 @@ constexpr auto sle = LLVM::ICmpPredicate::sle;
 constexpr auto sge = LLVM::ICmpPredicate::sge;
 constexpr auto sgt = LLVM::ICmpPredicate::sgt;
 
+constexpr int64_t kSplits = 3;
+
 // Words: query, keys, values, strides of block, token and head.
 constexpr unsigned kKeys = 1, kValues = 2;
 constexpr unsigned kBlockStride = 3, kTokenStride = 4, kHeadStride = 5;
@@ -251,6 +253,73 @@ TEST(AttentionMutation, QueryInSharedMemory) {
            dropBarriers("attention.stage_ready"), "shared-memory race"},
           {"swizzle of read_q dropped", dropSwizzle("attention.read_q"),
            "result"},
+      });
+}
+
+/// The split's number plus one: the workgroup's, or what comes back from the
+/// ninth lane of a warp.
+Value nextSplit(OpBuilder &b, Operation *op, ValueRange operands) {
+  bool isSplit = isa<LLVM::URemOp>(op)
+                     ? isConstant(operands[1], kSplits)
+                     : isa<NVVM::ShflOp>(op) &&
+                           siteOf(op) == "attention.rows" &&
+                           isConstant(cast<NVVM::ShflOp>(op).getOffset(), 8);
+  if (!isSplit)
+    return {};
+  Value split = op->getResult(0);
+  return LLVM::AddOp::create(b, op->getLoc(), split, constantLike(b, split, 1));
+}
+
+/// -inf as 0: the log-sum-exp of one key with score 0.
+Value emptyAsZero(OpBuilder &b, Operation *op, ValueRange) {
+  auto constant = dyn_cast<LLVM::ConstantOp>(op);
+  auto number =
+      constant ? dyn_cast<FloatAttr>(constant.getValue()) : FloatAttr();
+  if (!number || !number.getValue().isInfinity())
+    return {};
+  return LLVM::ConstantOp::create(b, op->getLoc(), b.getF32FloatAttr(0.0f));
+}
+
+/// Products with ln 2, without it.
+Value keepBase2(OpBuilder &, Operation *op, ValueRange operands) {
+  if (!isa<LLVM::FMulOp>(op))
+    return {};
+  FloatAttr factor;
+  bool isLn2 = matchPattern(operands[1], m_Constant(&factor)) &&
+               std::abs(factor.getValueAsDouble() - 0.6931472) < 1e-6;
+  return isLn2 ? operands[0] : Value();
+}
+
+// Both splits have keys in one sequence, one in the other; a third sees none.
+TEST(AttentionMutation, Splits) {
+  AttentionProblem p = problemOf(32, "paged_nhd");
+  p.numSplits = kSplits;
+  AttentionSubject subject(p, {{3, 500}, {1, 100, 2}, {2, 0, 3}});
+  expectCaught(
+      subject,
+      {
+          {"one block less in every loop", moveLoopEnd("attention.mma_qk", -1),
+           "result"},
+          {"one block more in every loop", moveLoopEnd("attention.mma_qk", 1),
+           "read of unwritten shared memory or result"},
+          {"first block of every loop left out",
+           moveLoopBegin("attention.mma_qk", 1), "result"},
+          {"output of the next split",
+           editOperand("attention.store", Role::Address, nextSplit),
+           "result or global access out of bounds"},
+          {"log-sum-exp of the next split",
+           editOperand("attention.store_lse", Role::Address, nextSplit),
+           "result or global access out of bounds"},
+          {"a split without a key counts",
+           editOperand("attention.store_lse", Role::Stored, emptyAsZero),
+           "result"},
+          {"log-sum-exp in base 2",
+           editOperand("attention.store_lse", Role::Stored, keepBase2),
+           "result"},
+          {"columns exchanged with another lane",
+           editAll(exchangeWith("attention.exchange", 1, 2)), "result"},
+          {"row sum of half the lanes",
+           editAll(exchangeWith("attention.row_sum", 2, 1)), "result"},
       });
 }
 

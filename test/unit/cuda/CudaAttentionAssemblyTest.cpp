@@ -61,10 +61,10 @@ void expectNoSpills(const CudaChip &chip, const AttentionProblem &p) {
   EXPECT_LE(kernel.sharedBytes, chip.sharedPerBlock);
   EXPECT_GT(kernel.occupancy, 0.0);
   std::cout << chip.name.str() << " head_dim " << p.headDimQk << " " << p.layout
-            << " window " << p.window << " tile " << p.blockQ << "x"
-            << p.blockKv << ": registers " << kernel.registers << " spill "
-            << kernel.spillBytes << " shared " << kernel.sharedBytes
-            << " occupancy " << kernel.occupancy << "\n";
+            << " window " << p.window << " splits " << p.numSplits << " tile "
+            << p.blockQ << "x" << p.blockKv << ": registers "
+            << kernel.registers << " spill " << kernel.spillBytes << " shared "
+            << kernel.sharedBytes << " occupancy " << kernel.occupancy << "\n";
 }
 
 TEST_P(CudaAttentionAssembly, NoSpills) {
@@ -75,6 +75,15 @@ TEST_P(CudaAttentionAssembly, NoSpills) {
   }
   // Three loops.
   expectNoSpills(chip, shipped(chip, 128, 4, 4096, "paged_nhd"));
+  // Splits, with the tiles of a decode step and of a long prompt.
+  for (int64_t headDim : {64, 128})
+    for (int64_t window : {0, 4096}) {
+      AttentionProblem p = shipped(chip, headDim, 4, window, "paged_nhd");
+      p.numSplits = 16;
+      expectNoSpills(chip, p);
+      p.blockQ = 4;
+      expectNoSpills(chip, p);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Chips, CudaAttentionAssembly,

@@ -1,4 +1,5 @@
 //===- GemmMutationTest.cpp - gemms and rowwise kernels, broken -----------===//
+#include "CombineSplitsProblem.h"
 #include "EmbeddingProblem.h"
 #include "MutationTrial.h"
 #include "QKVProblem.h"
@@ -302,6 +303,52 @@ TEST(GemmMutation, Embedding) {
            "global race between blocks"},
           {"first row left out", moveLoopBegin("epilogue.load_token", 4),
            "result"},
+      });
+}
+
+/// What keeps NaN of splits without a key out of the sum: selects of 0.
+Value takeAnyway(OpBuilder &, Operation *op, ValueRange operands) {
+  if (!isa<LLVM::SelectOp>(op))
+    return {};
+  FloatAttr zero;
+  bool drops =
+      matchPattern(operands[1], m_Constant(&zero)) && zero.getValue().isZero();
+  return drops ? operands[2] : Value();
+}
+
+/// Products with log2(e), without it: weights of another base.
+Value dropLog2E(OpBuilder &, Operation *op, ValueRange operands) {
+  if (!isa<LLVM::FMulOp>(op))
+    return {};
+  FloatAttr factor;
+  bool isLog2E = matchPattern(operands[1], m_Constant(&factor)) &&
+                 std::abs(factor.getValueAsDouble() - 1.4426950) < 1e-6;
+  return isLog2E ? operands[0] : Value();
+}
+
+TEST(GemmMutation, CombineSplits) {
+  KernelSubject<CombineSplitsProblem> subject(
+      CombineSplitsProblem{Element::BF16, 3, 4, 128});
+  expectCaught(
+      subject,
+      {
+          {"outputs of the next split",
+           moveAddress("epilogue.load", Role::Address, 4 * 128 * 4),
+           "result or global access out of bounds"},
+          {"log-sum-exp of the next head",
+           moveAddress("combine.load_lse", Role::Address, 4),
+           "result or global access out of bounds"},
+          {"log-sum-exp of the split before",
+           moveAddress("combine.load_lse", Role::Address, -16),
+           "result or global access out of bounds"},
+          {"outputs of splits without a key count", editAll(takeAnyway),
+           "result"},
+          {"weights to base 2", editAll(dropLog2E), "result"},
+          {"one tile less of a row", moveLoopEnd("combine.load_lse", -1),
+           "result"},
+          {"one tile more of a row", moveLoopEnd("combine.load_lse", 1),
+           "result or global access out of bounds or global race "
+           "between blocks"},
       });
 }
 

@@ -232,6 +232,39 @@ TEST_P(GraphPasses, ThePlanOfKernelsKeepsTheMeaning) {
   }
 }
 
+// Splits of the keys and what combines them are attention. A prompt of 200
+// tokens has keys in two splits.
+TEST_P(GraphPasses, SplitKVKeepsTheMeaning) {
+  OwningOpRef<ModuleOp> module = run(kAllPasses & ~1u);
+  PassManager manager(&context);
+  SelectLoweringStrategyPassOptions tiles;
+  tiles.attentionBlockKv = 64;
+  manager.addPass(createSelectLoweringStrategyPass(tiles));
+  SplitKVPassOptions options;
+  options.splits = 3;
+  manager.addPass(createSplitKVPass(options));
+  manager.addPass(createPadMPass());
+  manager.addPass(createPlanMemoryPass());
+  manager.addPass(createVerifyConfigPass());
+  manager.addPass(createOutlineKernelsPass());
+  ASSERT_TRUE(succeeded(manager.run(*module)));
+  int64_t launches = 0;
+  module->walk([&](LaunchOp launch) {
+    launches += launch.getKernel().starts_with("combine_splits");
+  });
+  EXPECT_EQ(launches, 2);
+  expectEquivalent(*module, 2);
+  reference::Step prompt, token;
+  prompt.tokens.resize(1);
+  for (int32_t i = 0; i < 200; ++i)
+    prompt.tokens[0].push_back((i * 17 + 5) % 61);
+  token.tokens = {{7}};
+  prompt.allRows = false;
+  auto result = reference::compare(*model, *module, 3, {prompt, token});
+  ASSERT_TRUE(bool(result)) << llvm::toString(result.takeError());
+  EXPECT_TRUE(result->holds()) << result->worst();
+}
+
 // The comparison would notice: a norm whose epsilon is off by a millionth.
 TEST_P(GraphPasses, AWrongEpsilonIsSeen) {
   OwningOpRef<ModuleOp> module = run(kAllPasses);

@@ -253,4 +253,84 @@ TEST_F(AttentionTest, AppendRefusesBadSlots) {
               HasSubstr("slot 3 of row 1 is written by an earlier row too"));
 }
 
+// docs/spec.md: splits hold ceil(kv_len / S) keys rounded up to 128. 300 keys
+// in two splits: 256 and 44; in four: 128, 128, 44 and none.
+TEST_F(AttentionTest, SplitsHoldWholeRunsOf128Keys) {
+  constexpr int64_t keys = 300;
+  std::vector<double> values;
+  for (int64_t t = 0; t < keys; ++t)
+    values.push_back(double(t));
+  KVCache cache = filled(std::vector<double>(keys), values, keys);
+  Batch batch = makeSequenceBatch(keys - 1, {0});
+  Tensor query({1, 1});
+  auto meanOf = [](int64_t begin, int64_t end) {
+    return 0.5 * double(begin + end - 1);
+  };
+  double none = -std::numeric_limits<double>::infinity();
+  SplitAttention two = get(splitAttention(query, cache, batch, {}, 2));
+  expectValues(two.outputs, {meanOf(0, 256), meanOf(256, 300)});
+  expectValues(two.lse, {std::log(256.0), std::log(44.0)});
+  SplitAttention four = get(splitAttention(query, cache, batch, {}, 4));
+  expectValues(four.outputs,
+               {meanOf(0, 128), meanOf(128, 256), meanOf(256, 300), 0});
+  for (int64_t split = 0; split < 3; ++split)
+    EXPECT_NEAR(four.lse.row(0)[split], std::log(split < 2 ? 128.0 : 44.0),
+                1e-14);
+  EXPECT_EQ(four.lse.row(0)[3], none);
+  // Base 2 scores of 3: the log-sum-exp is natural all the same.
+  AttentionParameters base2;
+  base2.base2 = true;
+  KVCache threes = filled(std::vector<double>(keys, 3.0), values, keys);
+  SplitAttention scaled =
+      get(splitAttention(Tensor({1, 1}, {1}), threes, batch, base2, 2));
+  expectValues(scaled.lse, {std::log(8 * 256.0), std::log(8 * 44.0)});
+}
+
+TEST_F(AttentionTest, CombinedSplitsAreOneSoftmax) {
+  // Two splits of two heads of one channel: weights 1 : 3 and 1 : 0.
+  double none = -std::numeric_limits<double>::infinity();
+  Tensor lse({1, 4}, {0, 5, std::log(3.0), none});
+  double nan = std::numeric_limits<double>::quiet_NaN();
+  Tensor partials({1, 4}, {10, 7, 20, nan});
+  expectValues(combineSplits(partials, lse, 2), {17.5, 7});
+  // Nobody saw a key; what the splits hold does not matter.
+  expectValues(combineSplits(Tensor({1, 4}, {nan, nan, nan, nan}),
+                             Tensor({1, 4}, {none, none, none, none}), 2),
+               {0, 0});
+  // Large log-sum-exps do not overflow.
+  expectValues(
+      combineSplits(Tensor({1, 2}, {2, 4}), Tensor({1, 2}, {2e3, 2e3}), 1),
+      {3});
+}
+
+TEST_F(AttentionTest, SplitsCombineToAttention) {
+  constexpr int64_t keys = 400, queries = 3;
+  KVCache cache(cacheType(2, 4, 4, keys), 1);
+  auto numbers = [](int64_t rows, int64_t columns, double seed) {
+    std::vector<double> values;
+    for (int64_t i = 0; i < rows * columns; ++i)
+      values.push_back(std::sin(seed + 1.7 * double(i)));
+    return Tensor({rows, columns}, values);
+  };
+  Batch all = makeSequenceBatch(0, std::vector<int32_t>(keys));
+  cache = get(kvAppend(numbers(keys, 8, 1), numbers(keys, 8, 2), cache, all));
+  Batch batch =
+      makeSequenceBatch(keys - queries, std::vector<int32_t>(queries));
+  Tensor query = numbers(queries, 16, 3);
+  for (int64_t window : {0, 10, 130}) {
+    AttentionParameters parameters;
+    if (window)
+      parameters.slidingWindow = window;
+    Tensor whole = get(attention(query, cache, batch, parameters));
+    for (int64_t splits : {2, 3, 16}) {
+      SplitAttention parts =
+          get(splitAttention(query, cache, batch, parameters, splits));
+      Tensor combined = combineSplits(parts.outputs, parts.lse, 16);
+      for (int64_t row = 0; row < queries; ++row)
+        for (int64_t c = 0; c < 16; ++c)
+          EXPECT_NEAR(combined.row(row)[c], whole.row(row)[c], 1e-13);
+    }
+  }
+}
+
 } // namespace

@@ -105,6 +105,15 @@ cudaAttentionTile(const CudaChip &chip, const AttentionHeads &heads,
                   int64_t seqlen, bool plain = false,
                   CudaAttentionTile given = {0, 0});
 
+/// More splits cost more to combine than a chip's empty places are worth.
+inline constexpr int64_t kMaxAttentionSplits = 16;
+/// Splits of the keys with which the tiles of `rows` query rows of one sequence
+/// fill the chip's slots: a power of two up to kMaxAttentionSplits, 1 where
+/// the tiles alone fill them.
+int64_t attentionSplits(const CudaChip &chip, const AttentionHeads &heads,
+                        CudaAttentionTile tile, const AttentionLayout &layout,
+                        int64_t rows);
+
 /// Prompt that tiles are chosen for where nobody says another length: what a
 /// server's chunk has.
 inline constexpr int64_t kAttentionTargetSeqlen = 2048;

@@ -55,6 +55,7 @@ public:
   Value fma(Value a, Value b, Value c); // a * b + c, rounded once
   Value fmax(Value lhs, Value rhs);
   Value exp2(Value x);       // ex2.approx.ftz
+  Value log2(Value x);       // lg2.approx.ftz
   Value reciprocal(Value x); // rcp.approx.ftz
   Value rsqrt(Value x);      // rsqrt.approx.ftz
 

@@ -173,9 +173,10 @@ LogicalResult RowwiseOp::verifyRegions() {
     return emitOpError("region has ")
            << block.getNumArguments()
            << " arguments, expected none: its nodes load what they need";
-  // ROWWISE-C2: its leaves may pick rows.
+  // ROWWISE-C2: its leaves may pick rows and combine splits.
   auto isNode = [](Operation &op) {
-    return isEpilogueNode(op) || isa<EmbedOp, SelectRowsOp>(op);
+    return isEpilogueNode(op) ||
+           isa<EmbedOp, SelectRowsOp, CombineSplitsOp>(op);
   };
   return verifyRegion(*this, block, isNode, getOuts());
 }
@@ -267,6 +268,39 @@ LogicalResult RowSumsqOp::verify() {
     return emitOpError("result is ")
            << getType() << " but input is " << getInput().getType()
            << ": there must not be more partial sums than channels";
+  return success();
+}
+
+int64_t CombineSplitsOp::getNumSplits() {
+  return channelsOf(getPartials()) / channelsOf(getResult());
+}
+
+LogicalResult CombineSplitsOp::verify() {
+  if (failed(verifyActivation(*this, "partials", getPartials())) ||
+      failed(verifyActivation(*this, "lse", getLse())) ||
+      failed(verifyActivation(*this, "result", getResult())) ||
+      failed(
+          verifySameRows(*this, "lse", getLse(), "partials", getPartials())) ||
+      failed(verifySameRows(*this, "result", getResult(), "partials",
+                            getPartials())))
+    return failure();
+  // COMBINE_SPLITS-C1
+  RankedTensorType partials = getPartials().getType();
+  int64_t channels = channelsOf(getResult());
+  if (!partials.getElementType().isF32() ||
+      partials.getDimSize(1) % channels != 0 || getNumSplits() < 2)
+    return emitOpError("partials are ")
+           << partials << " but the result has " << channels
+           << " channels: expected f32 with two or more times as many";
+  // COMBINE_SPLITS-C2
+  RankedTensorType lse = getLse().getType();
+  int64_t splits = getNumSplits();
+  int64_t heads = lse.getDimSize(1) / splits;
+  if (!lse.getElementType().isF32() || lse.getDimSize(1) % splits != 0 ||
+      heads < 1 || channels % heads != 0)
+    return emitOpError("lse is ")
+           << lse << " for " << splits << " splits of " << channels
+           << " channels: expected f32 with the same heads in each split";
   return success();
 }
 

@@ -145,6 +145,45 @@ LogicalResult KVAppendOp::verify() {
   return verifySameRows(*this, "value", getValue(), "key", getKey());
 }
 
+/// What attention over splits of the keys returns: f32 outputs of every split,
+/// `channels` each, and a log-sum-exp for each of their heads.
+static LogicalResult verifySplits(AttentionOp op, int64_t numQHeads,
+                                  int64_t channels) {
+  if (!op.getNumSplits()) {
+    // ATTENTION-C10
+    if (op.getLse())
+      return op.emitOpError("has a second result without num_splits; it is the "
+                            "log-sum-exp of splits");
+    return success();
+  }
+  // ATTENTION-C8
+  int64_t splits = *op.getNumSplits();
+  if (splits < 2)
+    return op.emitOpError("num_splits is ")
+           << splits << ", expected at least 2";
+  // ATTENTION-C9
+  if (op.getSelectedRows())
+    return op.emitOpError("has num_splits = ")
+           << splits << " and selected_rows; the rows are selected behind "
+           << "prefill.combine_splits";
+  // ATTENTION-C10
+  if (!op.getLse())
+    return op.emitOpError("has num_splits = ")
+           << splits << " and one result, expected outputs and log-sum-exp";
+  if (failed(verifyActivation(op, "log-sum-exp", op.getLse())) ||
+      failed(verifySameRows(op, "log-sum-exp", op.getLse(), "query",
+                            op.getQuery())))
+    return failure();
+  RankedTensorType lse = op.getLse().getType();
+  if (!op.getResult().getType().getElementType().isF32() ||
+      !lse.getElementType().isF32() || lse.getDimSize(1) != splits * numQHeads)
+    return op.emitOpError("has num_splits = ")
+           << splits << " and results " << op.getResult().getType() << " and "
+           << lse << ", expected f32 with " << splits * channels << " and "
+           << splits * numQHeads << " channels";
+  return success();
+}
+
 LogicalResult AttentionOp::verify() {
   if (failed(verifyActivation(*this, "query", getQuery())) ||
       failed(verifyActivation(*this, "result", getResult())))
@@ -167,10 +206,11 @@ LogicalResult AttentionOp::verify() {
            << " heads, but the cache has " << cache.getNumKvHeads()
            << ": num_kv_heads must divide num_q_heads";
   // ATTENTION-C3
-  int64_t expected = numQHeads * cache.getHeadDimV();
+  int64_t channelsV = numQHeads * cache.getHeadDimV();
+  int64_t expected = channelsV * getNumSplits().value_or(1);
   if (channelsOf(getResult()) != expected)
     return emitOpError("result is ")
-           << getType() << " but there are " << numQHeads
+           << getResult().getType() << " but there are " << numQHeads
            << " query heads with head_dim_v " << cache.getHeadDimV()
            << ": expected " << expected << " channels";
   // ATTENTION-C4
@@ -195,7 +235,7 @@ LogicalResult AttentionOp::verify() {
     if (!cap->isFinite() || !(cap->convertToDouble() > 0))
       return emitOpError("softcap is ")
              << cap->convertToDouble() << ", expected a positive number";
-  return success();
+  return verifySplits(*this, numQHeads, channelsV);
 }
 
 LogicalResult GatedActOp::verify() {

@@ -48,13 +48,17 @@ void mlir::prefill::nameResults(Operation *op, OpAsmSetValueNameFn setName) {
                     "seqlen_kv"});
   if (isa<OnlineAttentionOp>(op))
     return nameAll({"accumulator", "row_max", "row_sum"});
+  if (auto attention = dyn_cast<AttentionOp>(op);
+      attention && attention.getNumSplits() && attention.getLse())
+    return nameAll({"partials", "lse"});
   StringRef name = op->getName().stripDialect();
   if (auto weight = dyn_cast<GetWeightOp>(op))
     name = weight.getName();
   else if (auto given = op->getAttrOfType<StringAttr>(kNameAttr))
     name = given.getValue();
   // Lists of results share the first one's name: `%qkv_proj#1`.
-  bool isList = isa<GemmOp, RowwiseOp, SplitOp, LaunchOp>(op);
+  bool isList =
+      isa<GemmOp, RowwiseOp, SplitOp, AttentionPartialOp, LaunchOp>(op);
   for (OpResult result : op->getResults())
     if (!isList || result.getResultNumber() == 0)
       setName(result, isa<KVCacheType>(result.getType()) ? "cache" : name);

@@ -9,8 +9,9 @@ using namespace mlir::prefill;
 namespace {
 
 /// Indices of a tile: sequence, row_begin, row_end, kv_head and for one KV
-/// block its number.
+/// block its number, for one split that split's.
 constexpr size_t kBlockTileSize = 5;
+constexpr size_t kSplitTileSize = 5;
 constexpr size_t kRowTileSize = 4;
 
 LogicalResult verifyShape(Operation *op, StringRef what, Value value,
@@ -90,6 +91,12 @@ LogicalResult OnlineAttentionOp::verify() {
   FailureOr<int64_t> heads = verifyQuery(*this, getQuery(), cache);
   if (failed(heads) || failed(verifyScores(*this)))
     return failure();
+  // ONLINE_ATTENTION-C9
+  if (getNumSplits() && (*getNumSplits() < 2 || !getTile().empty()))
+    return emitOpError("num_splits is ")
+           << *getNumSplits() << (getTile().empty() ? "" : " in a tile")
+           << ", expected at least 2, and none in a tile, whose block tells "
+              "its split";
   int64_t rows = ShapedType::kDynamic;
   if (!getTile().empty()) {
     // ONLINE_ATTENTION-C4
@@ -117,6 +124,8 @@ LogicalResult OnlineAttentionOp::verify() {
     // ONLINE_ATTENTION-C7
     return emitOpError("of all keys carries ")
            << getCarry().size() << " values, expected none";
+  } else {
+    *heads *= getNumSplits().value_or(1);
   }
   // ONLINE_ATTENTION-C8
   if (failed(verifyShape(*this, "accumulator", getAccumulator(),
@@ -154,6 +163,55 @@ LogicalResult AttentionNormalizeOp::verify() {
                         : result.getShape() != accumulator.getShape())
     return emitOpError("result has type ")
            << result << ", but the accumulator " << accumulator;
+  return success();
+}
+
+LogicalResult AttentionPartialOp::verify() {
+  // ATTENTION_PARTIAL-C1
+  auto accumulator = cast<RankedTensorType>(getAccumulator().getType());
+  auto rowSum = cast<RankedTensorType>(getRowSum().getType());
+  if (accumulator.getRank() != 2 || rowSum.getRank() != 2 ||
+      getRowMax().getType() != rowSum ||
+      accumulator.getDimSize(0) != rowSum.getDimSize(0) ||
+      rowSum.getDimSize(1) < 1 ||
+      accumulator.getDimSize(1) % rowSum.getDimSize(1))
+    return emitOpError("accumulator has type ")
+           << accumulator << ", row_max " << getRowMax().getType()
+           << " and row_sum " << rowSum
+           << ", expected [rows, heads * head_dim_v] and twice [rows, heads]";
+  // ATTENTION_PARTIAL-C2
+  if (static_cast<int64_t>(getNumSplits()) < 2)
+    return emitOpError("num_splits is ")
+           << static_cast<int64_t>(getNumSplits()) << ", expected at least 2";
+  // ATTENTION_PARTIAL-C3
+  bool tiled = !getTile().empty();
+  if (getOuts().size() != (tiled ? 2 : 0) ||
+      getResults().size() != (tiled ? 0 : 2))
+    return emitOpError("has to have either a tile and two buffers or two "
+                       "results: output and log-sum-exp");
+  Type expected[] = {accumulator, rowSum};
+  if (!tiled) {
+    // ATTENTION_PARTIAL-C5
+    if (!llvm::equal(getResultTypes(), ArrayRef(expected)))
+      return emitOpError("results have types (")
+             << getResultTypes() << "), expected those of accumulator and "
+             << "row_sum, (" << ArrayRef(expected) << ")";
+    return success();
+  }
+  // ATTENTION_PARTIAL-C4
+  if (failed(verifyTileSize(*this, getTile().size(), kSplitTileSize)))
+    return failure();
+  // ATTENTION_PARTIAL-C6
+  for (auto [type, out] : llvm::zip(expected, getOuts())) {
+    auto buffer = cast<MemRefType>(out.getType());
+    int64_t columns =
+        cast<RankedTensorType>(type).getDimSize(1) * getNumSplits();
+    if (buffer.getRank() != 2 || !buffer.getElementType().isF32() ||
+        buffer.isDynamicDim(1) || buffer.getDimSize(1) % columns)
+      return emitOpError("buffer has type ")
+             << buffer << ", expected f32 of rank 2 with a multiple of "
+             << columns << " columns";
+  }
   return success();
 }
 

@@ -19,7 +19,9 @@ void convert(AttentionOp op) {
   KVCacheType cache = op.getCache().getType();
   auto query = cast<RankedTensorType>(op.getQuery().getType());
   int64_t rows = query.getDimSize(0);
-  int64_t heads = query.getDimSize(1) / cache.getHeadDimQk();
+  // With splits each has its own state, one behind the other.
+  int64_t heads = query.getDimSize(1) / cache.getHeadDimQk() *
+                  op.getNumSplits().value_or(1);
   Type f32 = builder.getF32Type();
   auto accumulator =
       RankedTensorType::get({rows, heads * cache.getHeadDimV()}, f32);
@@ -31,16 +33,24 @@ void convert(AttentionOp op) {
       op.getCache(), op.getBatch(), /*tile=*/ValueRange(),
       /*carry=*/ValueRange(), mask, op.getScaleAttr(), op.getCausalAttr(),
       op.getSlidingWindowAttr(), op.getSoftcapAttr(), op.getBase2Attr(),
+      op.getNumSplitsAttr(),
       op->getAttrOfType<LoweringConfigAttr>(kLoweringConfig));
-  auto normalize = AttentionNormalizeOp::create(
-      builder, op.getLoc(), op.getType(), online.getAccumulator(),
-      online.getRowSum(), op.getBatch(), /*tile=*/ValueRange(),
-      /*out=*/Value(), op.getSelectedRowsAttr());
+  Operation *last;
+  if (IntegerAttr splits = op.getNumSplitsAttr())
+    last = AttentionPartialOp::create(
+        builder, op.getLoc(), op.getResultTypes(), online.getAccumulator(),
+        online.getRowMax(), online.getRowSum(), op.getBatch(), splits,
+        /*tile=*/ValueRange(), /*outs=*/ValueRange());
+  else
+    last = AttentionNormalizeOp::create(
+        builder, op.getLoc(), op.getResult().getType(), online.getAccumulator(),
+        online.getRowSum(), op.getBatch(),
+        /*tile=*/ValueRange(), /*out=*/Value(), op.getSelectedRowsAttr());
   for (StringRef name : {StringRef(kLayerAttr), StringRef(kNameAttr)})
     if (Attribute attr = op->getAttr(name))
       online->setAttr(name, attr);
-  copyLayer(op, normalize);
-  op.replaceAllUsesWith(normalize.getResult());
+  copyLayer(op, last);
+  op.replaceAllUsesWith(last);
   op.erase();
 }
 

@@ -34,6 +34,10 @@ public:
       return op->emitOpError("has softcap = ")
              << attention.getSoftcap()->convertToDouble()
              << "; target cpu has no kernel for it";
+    if (attention.getNumSplits())
+      return op->emitOpError("has num_splits = ")
+             << *attention.getNumSplits()
+             << "; target cpu has no kernel for it";
     KVCacheType cache = attention.getCache().getType();
     if (cache.getLayout() == KVLayout::PagedVNNI && cache.getDtype().isF16())
       return op->emitOpError("has a cache of dtype f16 in layout paged_vnni; "

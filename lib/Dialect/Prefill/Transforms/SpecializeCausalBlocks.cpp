@@ -1,6 +1,6 @@
 //===- SpecializeCausalBlocks.cpp - causality as control flow -------------===//
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "prefill/Analysis/AttentionBlockRange.h"
+#include "prefill/Analysis/AttentionSplits.h"
 #include "prefill/Analysis/IndexArithmetic.h"
 #include "prefill/Dialect/Prefill/Transforms/KVBlocks.h"
 #include "prefill/Dialect/Prefill/Transforms/Passes.h"
@@ -20,14 +20,16 @@ struct KVLoop {
   scf::ForOp loop;
   OnlineAttentionOp attention;
   AttentionWorkgroupOp workgroup;
+  AttentionPartialOp partial; // of a split; null without
 };
 
 std::optional<KVLoop> matchKVLoop(scf::ForOp loop) {
   // The tiled op and the yield, nothing else: any other op would have to be
   // understood before blocks may be left out.
   Block *body = loop.getBody();
+  AttentionPartialOp partial = findPartial(loop);
   if (body->getOperations().size() != 2 ||
-      !matchPattern(loop.getLowerBound(), m_Zero()) ||
+      !(partial || matchPattern(loop.getLowerBound(), m_Zero())) ||
       !matchPattern(loop.getStep(), m_One()))
     return std::nullopt;
   auto attention = dyn_cast<OnlineAttentionOp>(body->front());
@@ -39,7 +41,7 @@ std::optional<KVLoop> matchKVLoop(scf::ForOp loop) {
   if (!workgroup || attention.getTile()[1] != workgroup.getRowBegin() ||
       attention.getTile()[2] != workgroup.getRowEnd())
     return std::nullopt;
-  return KVLoop{loop, attention, workgroup};
+  return KVLoop{loop, attention, workgroup, partial};
 }
 
 /// A copy of the loop over the blocks [begin, end) from `state` on.
@@ -81,6 +83,12 @@ struct SpecializeCausalBlocks
         SequenceLengths<Value>{kv.workgroup.getSeqlenQ(),
                                kv.workgroup.getSeqlenKv()},
         kv.workgroup.getRowBegin(), kv.workgroup.getRowEnd());
+    if (kv.partial)
+      range = splitBlockRange(arith, range,
+                              splitKeys(arith, kv.partial.getNumSplits(),
+                                        kv.workgroup.getSeqlenKv(),
+                                        kv.partial.getTile().back()),
+                              shape.blockKv);
     SmallVector<Value> state(kv.loop.getInitArgs());
     auto add = [&](Value begin, Value end, BlockMask mask) {
       state = llvm::to_vector_of<Value>(

@@ -17,7 +17,7 @@
 
 namespace prefill::rt::emulation {
 
-inline constexpr int abiVersion = 1;
+inline constexpr int abiVersion = 2;
 inline constexpr const char *apiSymbol = "prefill_emulation_api";
 inline constexpr const char *manifestSymbol = "prefill_emulation_manifest";
 
@@ -75,6 +75,7 @@ struct Api {
   float (*exp2Approx)(float value);
   float (*reciprocalApprox)(float value);
   float (*reciprocalSqrtApprox)(float value);
+  float (*log2Approx)(float value);
 };
 
 /// Index of a function in `Api`.
@@ -95,6 +96,7 @@ enum class ApiFunction : int {
   exp2Approx,
   reciprocalApprox,
   reciprocalSqrtApprox,
+  log2Approx,
   count,
 };
 static_assert(sizeof(Api) == static_cast<int>(ApiFunction::count) * 8);

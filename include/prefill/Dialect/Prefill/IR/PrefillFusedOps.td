@@ -32,7 +32,7 @@ def Prefill_RowwiseOp : Prefill_Op<"rowwise", [AttrSizedOperandSegments, SingleB
                                             DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "a kernel without a GEMM: nodes of an epilogue applied to rows that they load themselves";
   let description = [{
-    The region has no argument; its leaves are values from outside (or `embed`, `select_rows`). This is the plain lowering
+    The region has no argument; its leaves are values from outside (or `embed`, `select_rows`, `combine_splits`). This is the plain lowering
     of every op that is not folded into a GEMM. Tile form: `tile(%i)`, rows [i, i + block_m).
   }];
   let arguments = (ins Variadic<Index>:$tile, Variadic<AnyMemRef>:$outs,
@@ -73,6 +73,21 @@ def Prefill_BiasAddOp : Prefill_Op<"bias_add", [Pure]> {
   let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$bias);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$input `,` $bias attr-dict `:` type($input) `,` type($bias) `->` type($result)";
+}
+
+def Prefill_CombineSplitsOp : Prefill_Op<"combine_splits", [Pure]> {
+  let summary = "one softmax out of the outputs of splits of the keys, weighed by their log-sum-exps";
+  let description = [{
+    What `prefill.attention` with num_splits returns becomes what it returns without: of each head the sum over the splits,
+    in ascending order, of exp(lse - largest lse) * output, over the sum of the weights. A split of weight 0 is not looked
+    at: its output may be NaN. Without any weight the result is 0.
+  }];
+  let arguments = (ins AnyRankedTensor:$partials, AnyRankedTensor:$lse);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$partials `,` $lse attr-dict `:` type($partials) `,` type($lse) `->` type($result)";
+  let extraClassDeclaration = [{
+    int64_t getNumSplits();
+  }];
 }
 
 def Prefill_RowSumsqOp : Prefill_Op<"row_sumsq", [Pure]> {

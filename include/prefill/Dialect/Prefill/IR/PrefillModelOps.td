@@ -95,12 +95,22 @@ def Prefill_AttentionOp : Prefill_Op<"attention", [Pure]> {
     h / (num_q_heads / num_kv_heads). A row that sees no key is 0. `softcap` c: c * tanh(s / c) before the mask.
     `base2`: exp2 in place of exp (fold-scale moved log2 e into the query). `selected_rows`: the result has only the rows
     of the batch's logits_indices, in their order, as if select_rows followed (hoist-row-selection).
+
+    `num_splits` S: the keys of a sequence are cut into S ranges, and each has an output of its own, in f32, with the
+    log-sum-exp of its scores: split s is the s-th of S groups of columns (split-kv).
+
+    ```mlir
+    %partials, %lse = prefill.attention %q, %cache, %batch {num_splits = 4, causal, scale = 1.0, base2}
+        : tensor<?x64xbf16>, !cache -> tensor<?x256xf32>, tensor<?x8xf32>
+    ```
   }];
   let arguments = (ins AnyRankedTensor:$query, Prefill_KVCacheType:$cache, Prefill_BatchType:$batch, F64Attr:$scale,
                        UnitAttr:$causal, OptionalAttr<I64Attr>:$sliding_window, OptionalAttr<F64Attr>:$softcap,
-                       UnitAttr:$base2, UnitAttr:$selected_rows);
-  let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "$query `,` $cache `,` $batch attr-dict `:` type($query) `,` type($cache) `->` type($result)";
+                       UnitAttr:$base2, UnitAttr:$selected_rows, OptionalAttr<I64Attr>:$num_splits);
+  let results = (outs AnyRankedTensor:$result, Optional<AnyRankedTensor>:$lse);
+  let assemblyFormat = [{
+    $query `,` $cache `,` $batch attr-dict `:` type($query) `,` type($cache) `->` type($result) (`,` type($lse)^)?
+  }];
 }
 
 def Prefill_GatedActOp : Prefill_Op<"gated_act", [Pure]> {

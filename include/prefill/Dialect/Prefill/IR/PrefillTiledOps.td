@@ -11,7 +11,8 @@ def Prefill_OnlineAttentionOp : Prefill_Op<"online_attention", [Pure, AttrSizedO
     score s so far (base 2, -inf before the first key); `row_sum`, the sum of p. A new maximum rescales the other two.
     `prefill.attention_normalize` ends it. As IREE's `LinalgExt.online_attention`, it can be tiled along the keys.
 
-    Whole form: all keys of every sequence, state f32 [M, num_q_heads * head_dim_v] and [M, num_q_heads].
+    Whole form: all keys of every sequence, state f32 [M, num_q_heads * head_dim_v] and [M, num_q_heads]; with `num_splits`
+    a state for each split of the keys, one behind the other.
 
     ```mlir
     %acc, %max, %sum = prefill.online_attention %q, %cache, %batch mask = edge {causal, scale = 1.0, base2}
@@ -28,7 +29,7 @@ def Prefill_OnlineAttentionOp : Prefill_Op<"online_attention", [Pure, AttrSizedO
   let arguments = (ins AnyRankedTensor:$query, Prefill_KVCacheType:$cache, Prefill_BatchType:$batch, Variadic<Index>:$tile,
                        Variadic<AnyRankedTensor>:$carry, Prefill_BlockMaskAttr:$mask, F64Attr:$scale, UnitAttr:$causal,
                        OptionalAttr<I64Attr>:$sliding_window, OptionalAttr<F64Attr>:$softcap, UnitAttr:$base2,
-                       OptionalAttr<Prefill_LoweringConfigAttr>:$lowering_config);
+                       OptionalAttr<I64Attr>:$num_splits, OptionalAttr<Prefill_LoweringConfigAttr>:$lowering_config);
   let results = (outs AnyRankedTensor:$accumulator, AnyRankedTensor:$row_max, AnyRankedTensor:$row_sum);
   let assemblyFormat = [{
     $query `,` $cache `,` $batch (`tile` `(` $tile^ `)`)? (`carry` `(` $carry^ `:` type($carry) `)`)? `mask` `=` `` $mask
@@ -50,6 +51,22 @@ def Prefill_AttentionNormalizeOp : Prefill_Op<"attention_normalize", [AttrSizedO
   let assemblyFormat = [{
     $accumulator `,` $row_sum `,` $batch (`tile` `(` $tile^ `)`)? (`outs` `(` $out^ `:` type($out) `)`)? attr-dict `:`
     type($accumulator) `,` type($row_sum) (`->` type($result)^)?
+  }];
+}
+
+def Prefill_AttentionPartialOp : Prefill_Op<"attention_partial", [AttrSizedOperandSegments]> {
+  let summary = "a split's own output and log-sum-exp: accumulator / row_sum and ln(2) * row_max + ln(row_sum)";
+  let description = [{
+    Ends attention with num_splits, as `attention_normalize` ends it without. Tile form: the rows [row_begin, row_end) of a
+    sequence, the query heads of one KV head and one split. Where no row of the tile sees a key of the split, the output's
+    buffer stays as it is: lse, -inf there, says so.
+  }];
+  let arguments = (ins AnyRankedTensor:$accumulator, AnyRankedTensor:$row_max, AnyRankedTensor:$row_sum,
+                       Prefill_BatchType:$batch, I64Attr:$num_splits, Variadic<Index>:$tile, Variadic<AnyMemRef>:$outs);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $accumulator `,` $row_max `,` $row_sum `,` $batch (`tile` `(` $tile^ `)`)? (`outs` `(` $outs^ `:` type($outs) `)`)?
+    attr-dict `:` type($accumulator) `,` type($row_max) `,` type($row_sum) (`->` type($results)^)?
   }];
 }
 

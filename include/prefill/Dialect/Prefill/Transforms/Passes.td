@@ -460,6 +460,36 @@ def SelectLoweringStrategyPass : Pass<"prefill-select-lowering-strategy", "::mli
   ];
 }
 
+def SplitKVPass : Pass<"prefill-split-kv", "::mlir::ModuleOp"> {
+  let summary = "cuts the keys of attention into splits, each a workgroup's, where a chip has more room than tiles (Flash-Decoding)";
+  let description = [{
+    ```mlir
+    %o = prefill.attention %q, %cache, %batch {...} : tensor<?x64xbf16>, !cache -> tensor<?x64xbf16>
+    ```
+    becomes
+    ```mlir
+    %partials, %lse = prefill.attention %q, %cache, %batch {num_splits = 4, ...} : tensor<?x64xbf16>, !cache
+        -> tensor<?x256xf32>, tensor<?x8xf32>
+    %o = prefill.rowwise {prefill.name = "combine_splits", ...} : tensor<?x64xbf16> body {
+      %0 = prefill.combine_splits %partials, %lse : tensor<?x256xf32>, tensor<?x8xf32> -> tensor<?x64xbf16>
+      prefill.yield %0 : tensor<?x64xbf16>
+    }
+    ```
+    A token that continues a long text has as many tiles as KV heads. The number of splits is the power of two, at most
+    16, with which the tiles of one sequence of `rows` tokens fill the chip (Codegen/CUDA/AttentionTileTable).
+  }];
+  let options = [
+    Option<"target", "target", "std::string", """", "cuda: and a chip, whose tiles tell the number of splits">,
+    Option<"rows", "rows", "int64_t", "0", "tokens of a call that the number is chosen for">,
+    Option<"splits", "splits", "int64_t", "0", "overrules the table: number of splits; 1: none">
+  ];
+  let dependentDialects = ["::mlir::prefill::PrefillDialect"];
+  let statistics = [
+    Statistic<"numSplit", "num-split", "Number of attention ops whose keys are split">,
+    Statistic<"numNotSplit", "num-not-split", "Number of attention ops that stay whole">
+  ];
+}
+
 def PackWeightsPass : Pass<"prefill-pack-weights", "::mlir::ModuleOp"> {
   let summary = "adds the load-time step that brings a gemm's weight into the order the microkernel reads";
   let description = [{

@@ -1,0 +1,120 @@
+//===- SplitKV.cpp - the keys of attention in splits ----------------------===//
+// Flash-Decoding (Dao et al. 2023): a few query rows against many keys have too
+// few tiles for a chip. Each split of the keys is then a tile's own, and a
+// second kernel combines what they found.
+//===----------------------------------------------------------------------===//
+#include "TargetTiles.h"
+#include "prefill/Analysis/AttentionSplits.h"
+#include "prefill/Codegen/CUDA/GemmTileTable.h"
+#include "prefill/Dialect/Prefill/Transforms/EpilogueFolding.h"
+#include "prefill/Dialect/Prefill/Transforms/Passes.h"
+#include "prefill/Dialect/Prefill/Transforms/RowBuckets.h"
+
+namespace mlir::prefill {
+#define GEN_PASS_DEF_SPLITKVPASS
+#include "prefill/Dialect/Prefill/Transforms/Passes.h.inc"
+} // namespace mlir::prefill
+
+using namespace mlir;
+using namespace mlir::prefill;
+
+/// `attention` over `splits` ranges of keys, and the kernel that combines them:
+/// its rows are few, each a workgroup's.
+static void split(AttentionOp attention, int64_t splits) {
+  OpBuilder builder(attention);
+  Location loc = attention.getLoc();
+  RankedTensorType type = attention.getResult().getType();
+  int64_t rows = type.getDimSize(0);
+  int64_t heads = numColumns(attention.getQuery()) /
+                  attention.getCache().getType().getHeadDimQk();
+  auto f32 = [&](int64_t columns) {
+    return RankedTensorType::get({rows, splits * columns},
+                                 builder.getF32Type());
+  };
+  auto parts = AttentionOp::create(
+      builder, loc, f32(type.getDimSize(1)), f32(heads), attention.getQuery(),
+      attention.getCache(), attention.getBatch(), attention.getScaleAttr(),
+      attention.getCausalAttr(), attention.getSlidingWindowAttr(),
+      attention.getSoftcapAttr(), attention.getBase2Attr(),
+      attention.getSelectedRowsAttr(), builder.getI64IntegerAttr(splits));
+  parts->setDiscardableAttrs(attention->getDiscardableAttrDictionary());
+
+  LoweringConfigAttr config = getLoweringConfig(attention);
+  auto rowwise = RowwiseOp::create(
+      builder, loc, attention.getResult().getType(), ValueRange(), ValueRange(),
+      LoweringConfigAttr::get(
+          builder.getContext(), config.getDomain(), /*blockM=*/1,
+          selectRowwiseWidth(type.getDimSize(1), /*unit=*/0), /*blockKv=*/0,
+          /*panelN=*/1, config.getRowBuckets()));
+  copyLayer(attention, rowwise);
+  rowwise->setAttr(kNameAttr,
+                   builder.getStringAttr(
+                       CombineSplitsOp::getOperationName().split('.').second));
+  attention.getResult().replaceAllUsesWith(rowwise.getResult(0));
+  attention.erase();
+  builder.createBlock(&rowwise.getBody());
+  Value combined = CombineSplitsOp::create(builder, loc, type,
+                                           parts.getResult(), parts.getLse());
+  YieldOp::create(builder, loc, combined);
+}
+
+namespace {
+class SplitKVPass : public mlir::prefill::impl::SplitKVPassBase<SplitKVPass> {
+public:
+  using SplitKVPassBase::SplitKVPassBase;
+
+private:
+  void runOnOperation() override {
+    const CudaChip *chip = nullptr;
+    if (splits == 0) {
+      StringRef name = target;
+      if (!name.consume_front("cuda:") || !(chip = lookupCudaChip(name))) {
+        emitError(getOperation().getLoc())
+            << "unknown target '" << target << "' of " << getArgument()
+            << "; valid is cuda: with one of " << cudaChipNames();
+        return signalPassFailure();
+      }
+    }
+    if (splits < 0 || (splits == 0 && rows < 1)) {
+      emitError(getOperation().getLoc())
+          << getArgument() << " has splits = " << int64_t(splits)
+          << " and rows = " << int64_t(rows)
+          << ", expected at least one of either";
+      return signalPassFailure();
+    }
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (auto attention :
+           llvm::make_early_inc_range(function.getOps<AttentionOp>())) {
+        FailureOr<int64_t> count = choose(attention, chip);
+        if (failed(count))
+          return signalPassFailure();
+        if (*count > 1) {
+          split(attention, *count);
+          ++numSplit;
+        } else {
+          ++numNotSplit;
+        }
+      }
+  }
+
+  FailureOr<int64_t> choose(AttentionOp attention, const CudaChip *chip) {
+    LoweringConfigAttr config = getLoweringConfig(attention);
+    if (!config)
+      return attention.emitOpError("has no lowering_config (run "
+                                   "prefill-select-lowering-strategy)");
+    if (attention.getSelectedRows() || attention.getNumSplits() ||
+        config.getBlockKv() < 1 || kSplitAlignment % config.getBlockKv() != 0)
+      return 1;
+    if (splits > 0)
+      return int64_t(splits);
+    AttentionHeads heads = attentionHeads(attention);
+    CudaAttentionTile tile{config.getBlockM(), config.getBlockKv()};
+    llvm::Expected<AttentionLayout> layout =
+        attentionLayout(*chip, heads, tile);
+    if (!layout)
+      return attention.emitOpError("has no tile: ")
+             << llvm::toString(layout.takeError());
+    return attentionSplits(*chip, heads, tile, *layout, rows);
+  }
+};
+} // namespace
