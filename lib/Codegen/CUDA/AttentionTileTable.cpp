@@ -19,6 +19,10 @@ static constexpr int64_t kMaxStages = 3;
 // fragments of head_dim 128 it spilled 8 to 56 bytes on sm_89 and sm_90.
 static constexpr int64_t kFixedRegisters = 56;
 static constexpr int64_t kWindowRegisters = 16;
+// The ends of a split's keys: two fragments of head_dim 128 by 32 keys, 240 as
+// a whole, spilled 72 or 80 bytes on sm_89 or sm_90. What a window is allowed
+// covers them.
+static constexpr int64_t kSplitRegisters = 16;
 
 int64_t AttentionHeads::depth() const {
   return llvm::alignTo(headDimQk, kMmaDepth);
@@ -158,18 +162,6 @@ AttentionWaves prefill::attentionWaves(const CudaChip &chip,
   return result;
 }
 
-int64_t prefill::attentionSplits(const CudaChip &chip,
-                                 const AttentionHeads &heads,
-                                 CudaAttentionTile tile,
-                                 const AttentionLayout &layout, int64_t rows) {
-  int64_t tiles = llvm::divideCeil(rows, tile.blockQ) * heads.numKvHeads;
-  int64_t slots = chip.sms * layout.blocksPerSM;
-  int64_t splits = 1;
-  while (splits < kMaxAttentionSplits && tiles * splits < slots)
-    splits *= 2;
-  return splits;
-}
-
 /// Cycles that an SM takes for a KV block, per element of the scores.
 static double cyclesPerScore(const CudaChip &chip, const AttentionHeads &heads,
                              CudaAttentionTile tile,
@@ -288,4 +280,28 @@ prefill::cudaAttentionTile(const CudaChip &chip, const AttentionHeads &heads,
     return std::move(last);
   llvm::consumeError(std::move(last));
   return *best;
+}
+
+SplitAttention prefill::splitAttention(const CudaChip &chip,
+                                       const AttentionHeads &heads,
+                                       CudaAttentionTile tile, int64_t rows) {
+  SplitAttention found{tile, 1};
+  int64_t slots = 0;
+  for (CudaAttentionTile lower : cudaAttentionTiles(chip, heads)) {
+    if (lower.blockKv != tile.blockKv || lower.blockQ > tile.blockQ ||
+        (slots && lower.blockQ < found.tile.blockQ))
+      continue;
+    AttentionLayout layout = cantFail(attentionLayout(chip, heads, lower));
+    int64_t more = heads.slidingWindow ? 0 : kSplitRegisters;
+    if (layout.registers + more > kMaxThreadRegisters)
+      continue;
+    found.tile = lower;
+    slots = chip.sms * layout.blocksPerSM;
+  }
+  int64_t tiles = llvm::divideCeil(rows, found.tile.blockQ) * heads.numKvHeads;
+  while (found.splits < kMaxAttentionSplits && tiles * found.splits < slots)
+    found.splits *= 2;
+  if (found.splits == 1)
+    found.tile = tile;
+  return found;
 }

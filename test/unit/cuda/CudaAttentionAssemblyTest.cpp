@@ -12,6 +12,16 @@ using namespace prefill_test;
 
 namespace {
 
+AttentionHeads headsOf(const AttentionProblem &p) {
+  AttentionHeads heads;
+  heads.headDimQk = p.headDimQk;
+  heads.headDimV = p.headDimV;
+  heads.group = p.group;
+  heads.numKvHeads = p.kvHeads;
+  heads.slidingWindow = p.window;
+  return heads;
+}
+
 /// 8 KV heads, as in Llama 3, with the tile of the table.
 AttentionProblem shipped(const CudaChip &chip, int64_t headDim, int64_t group,
                          int64_t window, const std::string &layout) {
@@ -21,13 +31,8 @@ AttentionProblem shipped(const CudaChip &chip, int64_t headDim, int64_t group,
   p.headDimQk = p.headDimV = headDim;
   p.window = window;
   p.setLayout(layout);
-  AttentionHeads heads;
-  heads.headDimQk = heads.headDimV = headDim;
-  heads.group = group;
-  heads.numKvHeads = p.kvHeads;
-  heads.slidingWindow = window;
   llvm::Expected<CudaAttentionTile> tile =
-      cudaAttentionTile(chip, heads, kAttentionTargetSeqlen);
+      cudaAttentionTile(chip, headsOf(p), kAttentionTargetSeqlen);
   if (!tile) {
     ADD_FAILURE() << llvm::toString(tile.takeError());
     return p;
@@ -75,11 +80,15 @@ TEST_P(CudaAttentionAssembly, NoSpills) {
   }
   // Three loops.
   expectNoSpills(chip, shipped(chip, 128, 4, 4096, "paged_nhd"));
-  // Splits, with the tiles of a decode step and of a long prompt.
+  // Splits, with the highest tile that they may have, and of a decode step.
   for (int64_t headDim : {64, 128})
     for (int64_t window : {0, 4096}) {
       AttentionProblem p = shipped(chip, headDim, 4, window, "paged_nhd");
-      p.numSplits = 16;
+      SplitAttention split =
+          splitAttention(chip, headsOf(p), {p.blockQ, p.blockKv}, /*rows=*/1);
+      p.numSplits = split.splits;
+      p.blockQ = split.tile.blockQ;
+      ASSERT_GT(p.numSplits, 1);
       expectNoSpills(chip, p);
       p.blockQ = 4;
       expectNoSpills(chip, p);

@@ -107,12 +107,17 @@ cudaAttentionTile(const CudaChip &chip, const AttentionHeads &heads,
 
 /// More splits cost more to combine than a chip's empty places are worth.
 inline constexpr int64_t kMaxAttentionSplits = 16;
+struct SplitAttention {
+  CudaAttentionTile tile;
+  int64_t splits;
+};
 /// Splits of the keys with which the tiles of `rows` query rows of one sequence
 /// fill the chip's slots: a power of two up to kMaxAttentionSplits, 1 where
-/// the tiles alone fill them.
-int64_t attentionSplits(const CudaChip &chip, const AttentionHeads &heads,
-                        CudaAttentionTile tile, const AttentionLayout &layout,
-                        int64_t rows);
+/// the tiles alone fill them. The tile is `tile`, or the highest below it with
+/// as many keys whose registers have room for what splits need besides; with
+/// none there is one split.
+SplitAttention splitAttention(const CudaChip &chip, const AttentionHeads &heads,
+                              CudaAttentionTile tile, int64_t rows);
 
 /// Prompt that tiles are chosen for where nobody says another length: what a
 /// server's chunk has.

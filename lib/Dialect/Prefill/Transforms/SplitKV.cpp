@@ -18,9 +18,12 @@ namespace mlir::prefill {
 using namespace mlir;
 using namespace mlir::prefill;
 
-/// `attention` over `splits` ranges of keys, and the kernel that combines them:
+static constexpr llvm::StringLiteral kLoweringConfig = "lowering_config";
+
+/// `attention` over ranges of keys, and the kernel that combines them:
 /// its rows are few, each a workgroup's.
-static void split(AttentionOp attention, int64_t splits) {
+static void split(AttentionOp attention, const SplitAttention &chosen) {
+  int64_t splits = chosen.splits;
   OpBuilder builder(attention);
   Location loc = attention.getLoc();
   RankedTensorType type = attention.getResult().getType();
@@ -38,8 +41,13 @@ static void split(AttentionOp attention, int64_t splits) {
       attention.getSoftcapAttr(), attention.getBase2Attr(),
       attention.getSelectedRowsAttr(), builder.getI64IntegerAttr(splits));
   parts->setDiscardableAttrs(attention->getDiscardableAttrDictionary());
-
   LoweringConfigAttr config = getLoweringConfig(attention);
+  parts->setAttr(kLoweringConfig, LoweringConfigAttr::get(
+                                      builder.getContext(), config.getDomain(),
+                                      chosen.tile.blockQ, config.getBlockN(),
+                                      chosen.tile.blockKv, config.getPanelN(),
+                                      config.getRowBuckets()));
+
   auto rowwise = RowwiseOp::create(
       builder, loc, attention.getResult().getType(), ValueRange(), ValueRange(),
       LoweringConfigAttr::get(
@@ -85,11 +93,11 @@ private:
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (auto attention :
            llvm::make_early_inc_range(function.getOps<AttentionOp>())) {
-        FailureOr<int64_t> count = choose(attention, chip);
-        if (failed(count))
+        FailureOr<SplitAttention> chosen = choose(attention, chip);
+        if (failed(chosen))
           return signalPassFailure();
-        if (*count > 1) {
-          split(attention, *count);
+        if (chosen->splits > 1) {
+          split(attention, *chosen);
           ++numSplit;
         } else {
           ++numNotSplit;
@@ -97,24 +105,19 @@ private:
       }
   }
 
-  FailureOr<int64_t> choose(AttentionOp attention, const CudaChip *chip) {
+  FailureOr<SplitAttention> choose(AttentionOp attention,
+                                   const CudaChip *chip) {
     LoweringConfigAttr config = getLoweringConfig(attention);
     if (!config)
       return attention.emitOpError("has no lowering_config (run "
                                    "prefill-select-lowering-strategy)");
-    if (attention.getSelectedRows() || attention.getNumSplits() ||
-        config.getBlockKv() < 1 || kSplitAlignment % config.getBlockKv() != 0)
-      return 1;
-    if (splits > 0)
-      return int64_t(splits);
-    AttentionHeads heads = attentionHeads(attention);
     CudaAttentionTile tile{config.getBlockM(), config.getBlockKv()};
-    llvm::Expected<AttentionLayout> layout =
-        attentionLayout(*chip, heads, tile);
-    if (!layout)
-      return attention.emitOpError("has no tile: ")
-             << llvm::toString(layout.takeError());
-    return attentionSplits(*chip, heads, tile, *layout, rows);
+    if (attention.getSelectedRows() || attention.getNumSplits() ||
+        tile.blockKv < 1 || kSplitAlignment % tile.blockKv != 0)
+      return SplitAttention{tile, 1};
+    if (splits > 0)
+      return SplitAttention{tile, splits};
+    return splitAttention(*chip, attentionHeads(attention), tile, rows);
   }
 };
 } // namespace
