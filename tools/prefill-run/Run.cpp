@@ -204,6 +204,9 @@ Result<void> Run::loadWeights() {
   if (options.poison)
     if (auto ok = checked(prefill_session_set_poison(session.get(), 1)); !ok)
       return ok;
+  if (profileFile)
+    if (auto ok = checked(prefill_session_set_timing(session.get(), 1)); !ok)
+      return ok;
   record.startMs =
       std::chrono::duration<double, std::milli>(Clock::now() - created).count();
   return {};

@@ -316,12 +316,17 @@ LogicalResult ScheduleWriter::addLaunch(LaunchOp launch) {
     entry.name = name.str();
 
   std::optional<uint32_t> cache;
+  bool appends = llvm::any_of(launch.getResultTypes(),
+                              [](Type type) { return isa<KVCacheType>(type); });
   for (Value operand : launch.getOperands()) {
     FailureOr<fb::Arg> arg = argument(operand, launch);
     if (failed(arg))
       return failure();
     if (arg->kind() == fb::ArgKind::kv_cache)
       cache = arg->index();
+    if (arg->kind() == fb::ArgKind::buffer ||
+        (arg->kind() == fb::ArgKind::kv_cache && !appends))
+      entry.read_only.push_back(uint32_t(entry.args.size()));
     entry.args.push_back(*arg);
   }
   // Results: a cache is the operand, written in place; a tensor is one more

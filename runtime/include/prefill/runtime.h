@@ -215,8 +215,14 @@ PREFILL_API int64_t prefill_session_kernels_per_layer(const prefill_session *);
 PREFILL_API prefill_status prefill_session_get_launch(const prefill_session *,
                                                       int64_t index,
                                                       prefill_launch_info *out);
+/* Times each launch of the calls from now on, even where that costs speed: a
+ * GPU replays calls of lengths that come again as one graph otherwise, whose
+ * launches have no times. Other devices always do. */
+PREFILL_API prefill_status prefill_session_set_timing(prefill_session *,
+                                                      int enabled);
 /* Start and duration in nanoseconds of launch `index` in the last call (0 is
- * the start of the call). */
+ * the start of the call). PREFILL_UNSUPPORTED where launches were not
+ * timed. */
 PREFILL_API prefill_status prefill_session_launch_time(const prefill_session *,
                                                        int64_t index,
                                                        uint64_t *start_ns,

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,10 +64,12 @@ public:
   /// All launches so far are done when it returns.
   virtual Result<void> synchronize() = 0;
 
-  /// Of the launches of the last call, in order; empty where launch() returns
-  /// when the kernel is done, so that the caller's clock tells. Zeros where
+  /// Of the launches of the last call, in order; nullopt where launch() returns
+  /// when the kernel is done, so that the caller's clock tells. Empty where
   /// single launches were not timed: see setTiming().
-  virtual std::vector<LaunchTime> launchTimes() { return {}; }
+  virtual std::optional<std::vector<LaunchTime>> launchTimes() {
+    return std::nullopt;
+  }
   /// Times every launch of the calls from now on, even where that costs speed
   /// (cuda replays calls as graphs otherwise).
   virtual void setTiming(bool) {}

@@ -433,12 +433,24 @@ prefill_status prefill_session_launch_time(const prefill_session *session,
   if (!session || !start_ns || !duration_ns)
     return nullArgument();
   const auto &times = session->impl->launchTimes();
+  if (session->impl->ranUntimed())
+    return fail({ErrorCode::unsupported,
+                 "the launches of the last call were not timed, it was one "
+                 "graph; expected prefill_session_set_timing before it"});
   if (index < 0 || index >= static_cast<int64_t>(times.size()))
     return fail({ErrorCode::invalidArgument, "launch " + std::to_string(index) +
                                                  ", but the last call had " +
                                                  std::to_string(times.size())});
   *start_ns = times[index].startNs;
   *duration_ns = times[index].durationNs;
+  return PREFILL_OK;
+}
+
+prefill_status prefill_session_set_timing(prefill_session *session,
+                                          int enabled) {
+  if (!session)
+    return nullArgument();
+  session->impl->setTiming(enabled != 0);
   return PREFILL_OK;
 }
 

@@ -264,6 +264,20 @@ Result<void> ScheduleVerifier::verifyLaunches() {
       first = {&launch, index, i};
     if (auto ok = verifyKinds(i, first); !ok)
       return ok;
+    if (launch.read_only())
+      for (uint32_t place : *launch.read_only()) {
+        if (place >= launch.args()->size())
+          return invalid(what + ": read_only argument " +
+                         std::to_string(place) + ", but only " +
+                         std::to_string(launch.args()->size()) + " exist");
+        module::ArgKind kind = launch.args()->Get(place)->kind();
+        if (kind != module::ArgKind::buffer &&
+            kind != module::ArgKind::kv_cache)
+          return invalid(what + ": read_only argument " +
+                         std::to_string(place) + " is a " +
+                         module::EnumNameArgKind(kind) +
+                         ", expected a buffer or kv_cache");
+      }
     if (launch.product())
       if (auto ok = verifyProduct(launch, what + ", product"); !ok)
         return ok;

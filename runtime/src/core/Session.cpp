@@ -122,6 +122,7 @@ Result<void> Session::prepare(const Batch &batch) {
   uint32_t index = findSchedule(table, batch.numTokens());
   chosen = table.schedules()->Get(index);
   times.clear(); // they are another schedule's
+  untimed = false;
   rowsPad = padRows(*chosen, batch.numTokens());
   logitRowsPad = padRows(*chosen, batch.numLogitRows());
   if (rowsPad > std::numeric_limits<int32_t>::max())
@@ -179,13 +180,18 @@ void Session::listRanges(const module::Launch &launch) {
   ranges.clear();
   if (!module.device().backend().wantsRanges())
     return;
-  for (const module::Arg *arg : *launch.args()) {
+  std::vector<bool> writable(launch.args()->size(), true);
+  if (launch.read_only())
+    for (uint32_t place : *launch.read_only())
+      writable[place] = false;
+  for (uint32_t place = 0; place < launch.args()->size(); ++place) {
+    const module::Arg *arg = launch.args()->Get(place);
     uint32_t index = arg->index();
     switch (arg->kind()) {
     case module::ArgKind::buffer: {
       const module::Buffer &buffer = *chosen->buffers()->Get(index);
       ranges.push_back({arena.buffer(index), arena.bytes(buffer),
-                        buffer.name()->str(), /*writable=*/true});
+                        buffer.name()->str(), writable[place]});
       break;
     }
     case module::ArgKind::weight: {
@@ -201,7 +207,7 @@ void Session::listRanges(const module::Launch &launch) {
       for (const KVCache::Part &part : cache.parts(index))
         ranges.push_back({part.address, part.bytes,
                           "layer" + std::to_string(index) + "." + part.name,
-                          /*writable=*/true});
+                          writable[place]});
       break;
     case module::ArgKind::score:
       ranges.push_back(
@@ -334,9 +340,8 @@ Result<void> Session::run(const int32_t *tokens, const int32_t *cuSeqlens,
   }
   if (Result<void> ok = stream->endCall(); !ok)
     return ok;
-  if (std::vector<LaunchTime> measured = stream->launchTimes();
-      !measured.empty())
-    times = std::move(measured);
+  if (std::optional<std::vector<LaunchTime>> measured = stream->launchTimes())
+    times = std::move(*measured);
 
   const module::Module &file = module.file();
   if (Result<void> ok = allocator.memory().download(
@@ -345,6 +350,7 @@ Result<void> Session::run(const int32_t *tokens, const int32_t *cuSeqlens,
       !ok)
     return ok;
   lastFlops = countFlops(*batch);
+  untimed = times.empty();
   for (int64_t i = 0; i < numSequences; ++i)
     cache.setLength(sequences[i], cache.length(sequences[i]) +
                                       cuSeqlens[i + 1] - cuSeqlens[i]);
@@ -394,4 +400,5 @@ void Session::setPoison(bool enabled) {
   score = Allocation();
   stream->setPoison(enabled);
   times.clear();
+  untimed = false;
 }

@@ -53,6 +53,8 @@ public:
   using LaunchTime = Stream::LaunchTime;
   /// Of the last call, indexed as the schedule's launches.
   const std::vector<LaunchTime> &launchTimes() const { return times; }
+  /// The last call went well, but its launches were not timed one by one.
+  bool ranUntimed() const { return untimed; }
 
   /// Stream::setTiming.
   void setTiming(bool enabled) { stream->setTiming(enabled); }
@@ -101,6 +103,7 @@ private:
   std::vector<uint64_t> words;
   std::vector<MemoryRange> ranges;
   std::vector<LaunchTime> times;
+  bool untimed = false;
 };
 
 } // namespace prefill::rt

@@ -1,6 +1,8 @@
 #include "cuda/CudaStream.h"
 #include "cuda/Warning.h"
 
+#include <algorithm>
+
 using namespace prefill;
 using namespace prefill::rt;
 using namespace prefill::rt::cuda;
@@ -107,8 +109,19 @@ std::string CudaStream::describePending() const {
   if (pending.size() == 1)
     return describeLaunch(code.functions[pending[0].kernel].shape(),
                           pending[0].workgroups, pending[0].words);
-  return "one of " + std::to_string(pending.size()) +
-         " kernels (poison mode tells which)";
+  std::string kernels;
+  std::vector<std::string> named;
+  for (const Pending &launch : pending) {
+    std::string name = launch.product
+                           ? "cuBLASLt"
+                           : code.functions[launch.kernel].shape().name;
+    if (std::find(named.begin(), named.end(), name) != named.end())
+      continue;
+    kernels += (named.empty() ? "" : ", ") + name;
+    named.push_back(std::move(name));
+  }
+  return "one of " + std::to_string(pending.size()) + " launches (" + kernels +
+         "; poison mode tells which)";
 }
 
 Result<void> CudaStream::readTimes() {
@@ -159,12 +172,8 @@ Result<void> CudaStream::endCall() {
   Result<void> enqueued =
       timing ? enqueueAll() : cache->run(key, arguments, enqueueAll);
   Result<void> done = commands.synchronize(describePending());
-  if (enqueued && done) {
-    if (timed)
-      done = readTimes();
-    else
-      times.assign(pending.size(), {0, 0});
-  }
+  if (enqueued && done && timed)
+    done = readTimes();
   pending.clear();
   return enqueued ? done : enqueued;
 }

@@ -38,8 +38,11 @@ public:
   Result<void> launch(const KernelLaunch &launch) override;
   Result<void> endCall() override;
   Result<void> synchronize() override;
-  /// Of a call that was enqueued launch by launch; zeros where a graph ran.
-  std::vector<LaunchTime> launchTimes() override { return times; }
+  /// Of a call that was enqueued launch by launch; empty where a graph ran. A
+  /// call with synchronize() after each launch is timed by its caller.
+  std::optional<std::vector<LaunchTime>> launchTimes() override {
+    return interrupted ? std::nullopt : std::optional(times);
+  }
 
   void setTiming(bool enabled) override { timing = enabled; }
 

@@ -10,6 +10,7 @@
 using namespace prefill_test;
 namespace fb = prefill::module;
 using nlohmann::json;
+using testing::AllOf;
 using testing::HasSubstr;
 
 namespace {
@@ -183,6 +184,27 @@ TEST(EmulatedSession, WeightsAreReadOnly) {
   run.prefill(makeTokens(1));
   EXPECT_THAT(run.error, HasSubstr("read-only"));
   EXPECT_THAT(run.error, HasSubstr("'embedding'"));
+}
+
+// What a launch says that it only reads; the kernel writes it.
+TEST(EmulatedSession, ReadBuffersAndCachesAreReadOnly) {
+  auto errorOf = [](uint32_t launch, fb::ArgKind kind) {
+    fb::ModuleT file = makeEmulatedModule({});
+    fb::LaunchT &table = *file.plans[0]->schedules[0]->launches[launch];
+    for (uint32_t place = 0; place < table.args.size(); ++place)
+      if (table.args[place].kind() == kind)
+        table.read_only.push_back(place);
+    EXPECT_FALSE(table.read_only.empty());
+    EmulatedRun run(file);
+    run.prefill(makeTokens(1));
+    return run.error;
+  };
+  EXPECT_THAT(errorOf(0, fb::ArgKind::buffer),
+              AllOf(HasSubstr("read-only"), HasSubstr("'hidden'")));
+  EXPECT_EQ(errorOf(1, fb::ArgKind::buffer), "");
+  EXPECT_THAT(errorOf(1, fb::ArgKind::kv_cache),
+              AllOf(HasSubstr("read-only"), HasSubstr("'layer0.")));
+  EXPECT_EQ(errorOf(2, fb::ArgKind::kv_cache), "");
 }
 
 TEST(EmulatedSession, ADeviceNeedsItsCode) {

@@ -33,7 +33,7 @@ static std::string shell(const std::string &command) {
 }
 
 struct Compiled {
-  std::string file, explanation;
+  std::string model, file, config, explanation;
 };
 
 /// The module's file, compiled at the first call for these arguments.
@@ -60,10 +60,12 @@ static const Compiled &compile(const std::string &name,
   std::string stem = scratch.path + "/" + std::to_string(compiled.size());
   shell(std::string(PREFILL_TOOLS_DIR) + "/prefill-translate --import-hf " +
         PREFILL_GOLDEN_DIR + "/" + name + " -o " + stem + ".mlir");
-  entry.explanation = shell(
-      std::string(PREFILL_TOOLS_DIR) + "/prefill-opt " + stem +
-      ".mlir --compile --explain --target=" + target + " --dtype=" + dtype +
-      " --kv-layout=" + layout + " --max-seq=640 -o " + stem + ".pfm");
+  entry.model = stem + ".mlir";
+  entry.config = "--target=" + target + " --dtype=" + dtype +
+                 " --kv-layout=" + layout + " --max-seq=640 ";
+  entry.explanation =
+      shell(std::string(PREFILL_TOOLS_DIR) + "/prefill-opt " + entry.model +
+            " --compile --explain " + entry.config + "-o " + stem + ".pfm");
   entry.file = stem + ".pfm";
   return entry;
 }
@@ -77,6 +79,9 @@ CompiledModel::CompiledModel(const std::string &name, const std::string &dtype,
   const Compiled &compiled =
       compile(name, dtype, layout, isCpu ? "cpu" : deviceName);
   const std::string &file = compiled.file;
+  modelFile = compiled.model;
+  moduleFile = compiled.file;
+  config = compiled.config;
   explanation = compiled.explanation;
   prefill_device *newDevice = nullptr;
   check(prefill_device_create(deviceName.c_str(), threads, &newDevice),
@@ -114,6 +119,8 @@ PromptRun CompiledModel::run(int64_t sequences) const {
         "session");
   run.session.reset(session);
   run.vocab = moduleInfo.vocab_size;
+  run.layers = moduleInfo.num_layers;
+  run.tokenElements = moduleInfo.num_kv_heads * moduleInfo.head_dim;
   return run;
 }
 
@@ -131,6 +138,17 @@ Logits PromptRun::decode(int32_t token) {
   return logits;
 }
 
+std::vector<float> PromptRun::stored() const {
+  int64_t size = prefill_kv_cache_length(cache.get(), 0) * tokenElements;
+  std::vector<float> all(2 * size * layers);
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    float *keys = all.data() + 2 * layer * size;
+    check(prefill_kv_cache_read(cache.get(), layer, 0, keys, keys + size),
+          "read");
+  }
+  return all;
+}
+
 std::vector<int32_t> CompiledModel::tokens(int64_t count) const {
   std::ifstream file(directory + "/tokens.json");
   auto all = nlohmann::json::parse(file).get<std::vector<int32_t>>();
@@ -138,6 +156,45 @@ std::vector<int32_t> CompiledModel::tokens(int64_t count) const {
     throw std::runtime_error("fewer tokens than asked for");
   all.resize(count);
   return all;
+}
+
+/// The last `count` rows of a file of f32, whatever the header's padding
+/// (version 1 of the .npy format: magic, header length, header, data).
+static std::vector<Logits> lastRows(const std::string &path, int64_t count,
+                                    int64_t columns) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<char> bytes((std::istreambuf_iterator<char>(file)),
+                          std::istreambuf_iterator<char>());
+  int64_t rowBytes = columns * int64_t(sizeof(float));
+  int64_t start = int64_t(bytes.size()) - count * rowBytes;
+  if (start < 10)
+    throw std::runtime_error(path + " is too short");
+  std::vector<Logits> rows(count, Logits(columns));
+  for (int64_t i = 0; i < count; ++i)
+    std::copy_n(bytes.data() + start + i * rowBytes, rowBytes,
+                reinterpret_cast<char *>(rows[i].data()));
+  return rows;
+}
+
+std::vector<Logits> CompiledModel::referenceRows(int64_t count) const {
+  std::string out = modelFile + "." + std::to_string(count) + ".npy", list;
+  for (int32_t token : tokens(count))
+    list += (list.empty() ? "" : ",") + std::to_string(token);
+  shell(std::string(PREFILL_TOOLS_DIR) + "/prefill-translate --interpret " +
+        modelFile + " --weights " + directory + " --tokens " + list +
+        " --all-logits --logits-out " + out);
+  return lastRows(out, count, moduleInfo.vocab_size);
+}
+
+std::set<int64_t> CompiledModel::attentionBlocks() const {
+  std::string ir = shell(std::string(PREFILL_TOOLS_DIR) + "/prefill-opt " +
+                         modelFile + " --compile-to=config " + config);
+  const std::string op = "prefill.attention ", tile = "block_m = ";
+  std::set<int64_t> blocks;
+  for (size_t at = ir.find(op); at != std::string::npos;
+       at = ir.find(op, at + 1))
+    blocks.insert(std::stoll(ir.substr(ir.find(tile, at) + tile.size())));
+  return blocks;
 }
 
 constexpr int64_t kGoldenLengths[] = {1, 2, 63, 64, 65, 127, 128, 129, 513};
@@ -157,21 +214,8 @@ double CompiledModel::goldenError(const std::string &dtype,
 }
 
 Logits CompiledModel::golden(int64_t count) const {
-  int64_t row = goldenRow(count);
-  // Version 1 of the .npy format: magic, header length, header, data. The rows
-  // lie at the end, whatever the header's padding.
-  std::ifstream file(directory + "/logits_f32.npy", std::ios::binary);
-  std::vector<char> bytes((std::istreambuf_iterator<char>(file)),
-                          std::istreambuf_iterator<char>());
-  int64_t rowBytes = moduleInfo.vocab_size * int64_t(sizeof(float));
-  int64_t start =
-      int64_t(bytes.size()) - (std::size(kGoldenLengths) - row) * rowBytes;
-  if (start < 10)
-    throw std::runtime_error("logits_f32.npy is too short");
-  Logits logits(moduleInfo.vocab_size);
-  std::copy_n(bytes.data() + start, rowBytes,
-              reinterpret_cast<char *>(logits.data()));
-  return logits;
+  return lastRows(directory + "/logits_f32.npy", std::size(kGoldenLengths),
+                  moduleInfo.vocab_size)[goldenRow(count)];
 }
 
 MemoryPrediction CompiledModel::predictedMemory() const {

@@ -5,6 +5,7 @@
 #include "prefill/runtime.h"
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,10 @@ struct PromptRun {
   /// Logits of the last token, f32 [vocab_size].
   Logits prefill(const std::vector<int32_t> &tokens);
   Logits decode(int32_t token);
+  /// What the cache holds of sequence 0: keys, then values, of each layer.
+  std::vector<float> stored() const;
   int64_t vocab = 0;
+  int64_t layers = 0, tokenElements = 0;
 };
 
 /// Numbers of `prefill-opt --explain`, in bytes.
@@ -59,15 +63,22 @@ public:
   /// Relative error of transformers' own run in `dtype`, bf16 or f16, against
   /// `golden`.
   double goldenError(const std::string &dtype, int64_t count) const;
+  /// Logits of every row of a prompt of `count` tokens, by the reference in
+  /// f64.
+  std::vector<Logits> referenceRows(int64_t count) const;
+  /// Query rows of the tiles that attention has in any launch.
+  std::set<int64_t> attentionBlocks() const;
   MemoryPrediction predictedMemory() const;
   const prefill_module_info &info() const { return moduleInfo; }
+  /// The .pfm.
+  const std::string &file() const { return moduleFile; }
   /// The names of the plan's launches, with their layers.
   std::vector<prefill_launch_info> launches() const;
   /// The instruction set that it runs with, or the chip.
   std::string variant() const { return prefill_module_variant(module.get()); }
 
 private:
-  std::string directory, explanation;
+  std::string directory, modelFile, moduleFile, config, explanation;
   Handle<prefill_device> device;
   Handle<prefill_module> module;
   Handle<prefill_weights> weights;

@@ -383,6 +383,13 @@ const Damage damages[] = {
            module::Arg(module::ArgKind(12), 0);
      },
      "launch 0, argument 1: unknown kind 12"},
+    {"ReadOnlyPlace",
+     [](auto &m) { m.plans[0]->schedules[0]->launches[0]->read_only = {2, 3}; },
+     "launch 0: read_only argument 3, but only 3 exist"},
+    {"ReadOnlyKind",
+     [](auto &m) { m.plans[0]->schedules[0]->launches[0]->read_only = {1}; },
+     "launch 0: read_only argument 1 is a weight, expected a buffer or "
+     "kv_cache"},
     {"ArgKindsDiffer",
      [](auto &m) {
        std::swap(m.plans[0]->schedules[0]->launches[4]->args[1],

@@ -104,6 +104,28 @@ TEST_F(PrefillRunCuda, LogitsAreTheCpusAndNothingIsLeftBehind) {
   EXPECT_THAT(log, EndsWith("-- report\n"));      // and nothing in it
 }
 
+// Decoded tokens would be graphs, whose launches have no times.
+TEST_F(PrefillRunCuda, ProfilesTimeEveryLaunch) {
+  std::string settings =
+      std::string("kernels=" PREFILL_TEST_KERNELS ";log=") + path("log");
+  Result result = runOnStub(settings, cudaModule +
+                                          " --tokens 1,2,3 --decode 4 "
+                                          "--device cuda --profile " +
+                                          path("trace.json"));
+  EXPECT_EQ(result.exitCode, 0) << result.err;
+  EXPECT_EQ(readFile(path("log")).find("cuGraphLaunch"), std::string::npos);
+  std::string trace = readFile(path("trace.json"));
+  auto count = [&](const std::string &text) {
+    size_t found = 0;
+    for (size_t at = trace.find(text); at != std::string::npos;
+         at = trace.find(text, at + 1))
+      ++found;
+    return found;
+  };
+  // The recording driver's launches take a millisecond each: 8 of each call.
+  EXPECT_EQ(count("\"dur\":1000"), 4u * 8) << trace;
+}
+
 TEST_F(PrefillRunCuda, WeightsCacheIsUploaded) {
   directory.write("model.safetensors", checkpointFile(7));
   directory.write("config.json", checkpointConfig());
