@@ -8,6 +8,7 @@
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/MathExtras.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Target/TargetOptions.h"
@@ -47,16 +48,24 @@ createTargetMachine(const CudaChip &chip, std::string &error) {
       std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
-/// The assembler gives a thread as many registers as a block of that size
-/// allows.
+/// What the assembler is told of the threads in a block. It gives a thread as
+/// many registers as a block of that size allows, but fewer than it needs where
+/// the size is no power of two (56 and a spill for 96 threads, 60 for 128).
+static int64_t mostThreads(int64_t threads) {
+  constexpr int64_t allRegisters = 256; // threads that may have 255 each
+  auto rounded = int64_t(llvm::PowerOf2Ceil(uint64_t(threads)));
+  return rounded <= allRegisters ? rounded : threads;
+}
+
 static void stateBlockSizes(ModuleOp kernels) {
   for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>())
     // The assembler takes one of both, and nvvm.reqntid says the same.
     if (auto threads = kernel->getAttrOfType<IntegerAttr>(kBlockThreadsAttr);
         threads && !kernel->hasAttr(NVVM::NVVMDialect::getReqntidAttrName()))
-      kernel->setAttr(NVVM::NVVMDialect::getMaxntidAttrName(),
-                      DenseI32ArrayAttr::get(kernels.getContext(),
-                                             {int32_t(threads.getInt())}));
+      kernel->setAttr(
+          NVVM::NVVMDialect::getMaxntidAttrName(),
+          DenseI32ArrayAttr::get(kernels.getContext(),
+                                 {int32_t(mostThreads(threads.getInt()))}));
 }
 
 FailureOr<std::string> prefill::compilePtx(ModuleOp kernels,

@@ -1,5 +1,7 @@
 //===- GemmTest.cpp - CUDA gemms against plain loops ----------------------===//
 #include "CudaKernel.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "prefill/Target/CUDA/CompileCudaObject.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -201,6 +203,31 @@ TEST_P(GemmTest, NoBankConflictsAndWholeSectors) {
 INSTANTIATE_TEST_SUITE_P(Types, GemmTest,
                          testing::Values(Element::BF16, Element::F16),
                          [](const auto &info) { return dtype(info.param); });
+
+// The assembler keeps few registers for blocks that are no power of two.
+TEST(GemmAssembly, BlocksOfThreeWarpsDoNotSpill) {
+  std::optional<std::string> assembler = mlir::prefill::findAssembler();
+  if (!assembler)
+    GTEST_SKIP() << "no ptxas";
+  for (const char *element : {"bf16", "f16"})
+    for (int64_t columns : {4096, 4097}) {
+      KernelOptions options;
+      options.edit = [&](mlir::ModuleOp module) {
+        auto object = mlir::prefill::compileCudaObject(
+            module, *mlir::prefill::lookupCudaChip("sm_80"), assembler);
+        EXPECT_TRUE(succeeded(object));
+        if (failed(object))
+          return false;
+        EXPECT_EQ(object->kernels.at(0).spillBytes, 0)
+            << element << " " << columns;
+        return true;
+      };
+      CudaKernel kernel(gemmText({columns, 896, 16, 48, 864}, element, "f32"),
+                        options);
+      EXPECT_TRUE(kernel.ok());
+      EXPECT_EQ(kernel.blockThreads, 96);
+    }
+}
 
 TEST(GemmRefusal, NamesWhatItCannotDo) {
   EXPECT_THAT(CudaKernel::errorOf(gemmText({64, 64, 64, 64}, "f32", "f32")),

@@ -296,6 +296,23 @@ TEST(EmulatedLayouts, GiveTheSameBits) {
   }
 }
 
+// Between the short prompts and the long ones, where no tile ends either.
+TEST(EmulatedLengths, From129To513) {
+  for (const char *name : {"llama-mha", "mistral-window"}) {
+    CompiledModel model(name, "bf16", "paged_nhd:16", kDevice);
+    std::vector<Logits> reference = model.referenceRows(513);
+    double allowed = 0;
+    for (int64_t length : {1, 2, 63, 64, 65, 127, 128, 129, 513})
+      allowed = std::max(allowed, model.goldenError("bf16", length));
+    EXPECT_LE(relativeError(reference[512], model.golden(513)), 2e-5);
+    for (int64_t length = 129; length <= 513; length += 24)
+      EXPECT_LE(relativeError(model.run().prefill(model.tokens(length)),
+                              reference[length - 1]),
+                kHalfFactor * allowed)
+          << name << ", " << length << " tokens";
+  }
+}
+
 TEST(EmulatedChips, GiveTheGoldenLogits) {
   for (const char *device :
        {"cuda-emu:sm_86", "cuda-emu:sm_89", "cuda-emu:sm_90"}) {
