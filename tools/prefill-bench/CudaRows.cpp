@@ -1,6 +1,7 @@
 #include "CudaRows.h"
 #include "CublasPeer.h"
 #include "LoadedModel.h"
+#include "TensorCores.h"
 #include "cuda/CudaBackend.h"
 #include "prefill/checkpoint/Quote.h"
 
@@ -22,13 +23,6 @@ using prefill::rt::quote;
 namespace {
 
 constexpr int64_t lengths[] = {512, 2048, 8192, 16384};
-
-/// FLOPs of a multiprocessor in a clock: dense f16 or bf16 products of the
-/// tensor cores with f32 sums, from NVIDIA's architecture papers.
-constexpr struct {
-  int chip;
-  double flopsPerClock;
-} tensorCores[] = {{80, 2048}, {86, 1024}, {89, 1024}, {90, 4096}};
 
 double peakFlops(const rt::cuda::CudaDevice &device) {
   int kilohertz = 0;

@@ -1,13 +1,25 @@
 #include "cuda/BlasApi.h"
 #include "prefill/checkpoint/Quote.h"
 
+#include <cstdlib>
 #include <dlfcn.h>
+#include <string_view>
 
 using namespace prefill::rt;
 using namespace prefill::rt::cuda;
 
 std::vector<std::string> BlasApi::defaultLibraries() {
   return {"libcublasLt.so.13", "libcublasLt.so.12"};
+}
+
+Result<bool> BlasApi::allowed() {
+  const char *value = std::getenv("PREFILL_CUBLASLT");
+  std::string_view text = value ? value : "on";
+  if (text == "on" || text == "off")
+    return text == "on";
+  return Error{ErrorCode::invalidArgument,
+               "the environment's PREFILL_CUBLASLT is " +
+                   quote(std::string(text)) + ", expected on or off"};
 }
 
 Result<std::shared_ptr<const BlasApi>>

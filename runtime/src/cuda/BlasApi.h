@@ -16,6 +16,10 @@ struct BlasApi {
   /// The newest first.
   static std::vector<std::string> defaultLibraries();
 
+  /// Whether plans may leave products to the library: PREFILL_CUBLASLT is `on`
+  /// or not set, or `off`.
+  static Result<bool> allowed();
+
   /// Opens the first of the libraries that is there. It stays loaded.
   static Result<std::shared_ptr<const BlasApi>>
   load(const std::vector<std::string> &libraries = defaultLibraries());

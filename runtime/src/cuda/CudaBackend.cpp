@@ -137,6 +137,10 @@ CudaBackend::load(const module::Module &file) {
         return std::any_of(schedule.begin(), schedule.end(),
                            [](const auto &product) { return !!product; });
       });
+  Result<bool> allowed = BlasApi::allowed();
+  if (!allowed)
+    return allowed.takeError();
+  wanted = wanted && *allowed;
   if (wanted)
     openBlas();
   return std::unique_ptr<LoadedCode>(new CudaCode(

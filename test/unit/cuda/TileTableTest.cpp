@@ -1,4 +1,5 @@
 //===- TileTableTest.cpp - chips, tiles of gemms and their order ----------===//
+#include "../../../tools/prefill-bench/TensorCores.h"
 #include "prefill/Codegen/CUDA/GemmTileTable.h"
 #include "prefill/Codegen/CUDA/TileScheduler.h"
 #include "gtest/gtest.h"
@@ -26,6 +27,17 @@ TEST(Chips, Occupancy) {
   EXPECT_EQ(blocksPerSM(chip("sm_86"), 128, 48 * 1024, 64), 2);
   EXPECT_EQ(blocksPerSM(chip("sm_86"), 128, 50 * 1024, 64), 1); // reserved KiB
   EXPECT_DOUBLE_EQ(occupancy(chip("sm_80"), 128, 65536, 200), 256.0 / 2048);
+}
+
+// The rates that prefill-bench takes for the peak are those that tiles are
+// chosen by.
+TEST(Chips, TensorCoresAreThoseOfTheBenchmark) {
+  ASSERT_EQ(std::size(prefill::bench::tensorCores), cudaChips().size());
+  for (const auto &[number, flopsPerClock] : prefill::bench::tensorCores) {
+    const CudaChip &known = chip(("sm_" + std::to_string(number)).c_str());
+    double rate = known.tensorFlops / double(known.sms) / known.clockHz;
+    EXPECT_NEAR(rate / flopsPerClock, 1, 0.01) << number;
+  }
 }
 
 TEST(Chips, WaveEfficiency) {

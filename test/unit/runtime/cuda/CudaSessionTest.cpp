@@ -358,6 +358,29 @@ TEST(CudaSession, ProductsThatCuBlasLtRefusesAreKernels) {
             "CUBLAS_STATUS_NOT_SUPPORTED; the compiled kernel does it\n");
 }
 
+TEST(CudaSession, CuBlasLtMayBeSwitchedOff) {
+  module::ModuleT file = makeProductModule();
+  struct Setting {
+    explicit Setting(const char *value) {
+      ::setenv("PREFILL_CUBLASLT", value, /*overwrite=*/1);
+    }
+    ~Setting() { ::unsetenv("PREFILL_CUBLASLT"); }
+  };
+  StubDriver stub(withKernels);
+  StubBlas blas;
+  {
+    Setting off("off");
+    Running gpu(file, true), cpu(makeTestModule(), false);
+    ASSERT_TRUE(gpu.session && cpu.session) << gpu.error;
+    EXPECT_EQ(gpu.call({prompt(9)}, true), cpu.call({prompt(9)}, true));
+    EXPECT_EQ(blas.calls(), "");
+  }
+  Setting unknown("maybe");
+  EXPECT_EQ(
+      Running(file, true).error,
+      "the environment's PREFILL_CUBLASLT is 'maybe', expected on or off");
+}
+
 TEST(CudaSession, ProductsThatMakeNoSense) {
   auto refusal = [](auto edit) {
     module::ModuleT file = makeProductModule();
