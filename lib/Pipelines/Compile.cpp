@@ -2,7 +2,9 @@
 #include "prefill/Pipelines/Compile.h"
 #include "prefill/Codegen/CPU/IsaTable.h"
 #include "prefill/Codegen/CUDA/ChipTable.h"
+#include "prefill/Codegen/CUDA/ScheduleTable.h"
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
+#include "prefill/Dialect/Prefill/Transforms/KernelMerging.h"
 #include "prefill/Target/CPU/CompileObject.h"
 #include "prefill/Target/CUDA/CompileCudaObject.h"
 #include "prefill/Target/Emulation/CompileEmulation.h"
@@ -27,18 +29,27 @@ class PlanCompiler {
 public:
   PlanCompiler(ModuleOp model, const CompileOptions &options,
                ConfigurePasses configure)
-      : options(options), configure(configure), config(model.clone()) {}
+      : options(options), configure(configure), fused(model.clone()) {}
 
-  /// Levels config and tiled.
+  /// Levels config, for each schedule, and tiled, for the kernels of all.
   LogicalResult lower() {
     plan.target = options.target.isCuda() ? "cuda" : "cpu";
     plan.chip = options.target.chip;
-    if (failed(runToLevel(*config, Level::Config, options, configure)))
+    if (failed(runToLevel(*fused, Level::Fused, options, configure)))
       return failure();
-    tiled = config->clone();
+    SmallVector<int64_t> limits = {0};
+    if (options.target.isCuda())
+      limits = llvm::map_to_vector(
+          cudaSchedules(),
+          [](const CudaSchedule &schedule) { return schedule.maxRows; });
+    // From the longest calls on: theirs are the kernels' names.
+    for (int64_t maxRows : llvm::reverse(limits))
+      if (failed(addSchedule(maxRows)))
+        return failure();
+    for (auto &[maxRows, config] : llvm::reverse(schedules))
+      plan.schedules.push_back({maxRows, *config});
     if (failed(runLevel(*tiled, Level::Tiled, options)))
       return failure();
-    plan.schedules = {{/*maxRows=*/0, *config}};
     plan.tiled = *tiled;
     return success();
   }
@@ -55,7 +66,7 @@ public:
       if (failed(object))
         return failure();
       auto shared = linkSharedObject(*object, "prefill_cpu_" + isa.name.str(),
-                                     config->getLoc());
+                                     fused->getLoc());
       if (failed(shared))
         return failure();
       plan.code.push_back(
@@ -67,26 +78,53 @@ public:
   LogicalResult addCudaCode(bool device, bool emulation,
                             const std::optional<std::string> &assembler,
                             std::vector<std::string> &warnings) {
-    auto lowered = lowerKernels(options);
-    if (failed(lowered))
+    FailureOr<OwningOpRef<ModuleOp>> nvvm = lowerToTarget();
+    if (failed(nvvm))
       return failure();
-    OwningOpRef<ModuleOp> nvvm(lowered->clone());
-    if (failed(runLevel(*nvvm, Level::Target, options)))
-      return failure();
-    if (device && failed(addDeviceCode(*nvvm, assembler, warnings)))
+    if (device && failed(addDeviceCode(**nvvm, assembler, warnings)))
       return failure();
     if (!emulation)
       return success();
-    auto image = compileEmulation(*nvvm);
+    auto image = compileEmulation(**nvvm);
     if (failed(image))
       return failure();
     plan.code.push_back({CodeFormat::Emulation, plan.chip, std::move(*image)});
     return success();
   }
 
+  /// Level target of a chip's kernels.
+  FailureOr<OwningOpRef<ModuleOp>> lowerToTarget() {
+    auto lowered = lowerKernels(options);
+    if (failed(lowered))
+      return failure();
+    OwningOpRef<ModuleOp> nvvm(lowered->clone());
+    if (failed(runLevel(*nvvm, Level::Target, options)))
+      return failure();
+    return nvvm;
+  }
+
   ModulePlan plan;
 
 private:
+  /// `maxRows` is less than that of the schedules before. One that launches
+  /// what the next longer calls do is left to them.
+  LogicalResult addSchedule(int64_t maxRows) {
+    OwningOpRef<ModuleOp> config = fused->clone();
+    CompileOptions own = options;
+    own.maxRows = maxRows;
+    if (failed(runLevel(*config, Level::Config, own)))
+      return failure();
+    if (schedules.empty()) {
+      tiled = config->clone();
+    } else {
+      mergeKernels(*tiled, *config, "_upto" + std::to_string(maxRows));
+      if (haveSameLaunches(*config, *schedules.back().second))
+        return success();
+    }
+    schedules.emplace_back(maxRows, std::move(config));
+    return success();
+  }
+
   LogicalResult runLevel(ModuleOp op, Level level,
                          const CompileOptions &levelOptions) {
     PassManager pm(op.getContext(), ModuleOp::getOperationName());
@@ -134,7 +172,9 @@ private:
 
   CompileOptions options;
   ConfigurePasses configure;
-  OwningOpRef<ModuleOp> config, tiled;
+  OwningOpRef<ModuleOp> fused, tiled;
+  /// Level config by the most rows of a call, the longest calls first.
+  std::vector<std::pair<int64_t, OwningOpRef<ModuleOp>>> schedules;
   std::vector<OwningOpRef<ModuleOp>> kernels;
 };
 
@@ -145,6 +185,15 @@ struct PlanTargets {
 };
 
 } // namespace
+
+FailureOr<OwningOpRef<ModuleOp>>
+mlir::prefill::lowerCudaKernels(ModuleOp model, const CompileOptions &options,
+                                ConfigurePasses configure) {
+  PlanCompiler compiler(model, options, configure);
+  if (failed(compiler.lower()))
+    return failure();
+  return compiler.lowerToTarget();
+}
 
 FailureOr<CompiledModule>
 mlir::prefill::compileModule(ModuleOp model, const CompileOptions &options,

@@ -103,7 +103,8 @@ std::string requiredOptions(const Step &step, const CompileOptions &options) {
     return options.dtype.empty() ? text : text + " dtype=" + options.dtype;
   }
   if (flag == "prefill-select-lowering-strategy" && options.target.isCuda())
-    return "target=" + options.target.planName() + tunedTiles(options);
+    return "target=" + options.target.planName() +
+           " max-rows=" + std::to_string(options.maxRows) + tunedTiles(options);
   if (flag == "prefill-pad-m" && options.target.isCuda())
     return "target=" + options.target.planName();
   if (flag == "prefill-select-lowering-strategy")

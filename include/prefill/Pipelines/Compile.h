@@ -2,6 +2,7 @@
 #ifndef PREFILL_PIPELINES_COMPILE_H
 #define PREFILL_PIPELINES_COMPILE_H
 
+#include "mlir/IR/OwningOpRef.h"
 #include "prefill/Pipelines/Pipelines.h"
 
 namespace mlir::prefill {
@@ -22,6 +23,12 @@ compileModule(ModuleOp model, const CompileOptions &options,
               ArrayRef<CompileTarget> targets,
               const std::optional<std::string> &assembler,
               llvm::function_ref<LogicalResult(PassManager &)> configure);
+
+/// The kernels of a plan for a chip, those of every schedule, at level target.
+/// `model` is left as it is.
+FailureOr<OwningOpRef<ModuleOp>>
+lowerCudaKernels(ModuleOp model, const CompileOptions &options,
+                 llvm::function_ref<LogicalResult(PassManager &)> configure);
 
 /// Removes everything but kernel functions: what levels kernel and target start
 /// from.

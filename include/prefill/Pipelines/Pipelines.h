@@ -35,6 +35,9 @@ struct CompileOptions {
   int64_t maxSeq = 0; ///< 0: the lesser of 4096 and the model's maximum
   CpuCaches caches;   ///< what tiles are made for
   Tuning tuning;      ///< what overrules the tables of tiles
+  /// CUDA: the schedule that level config and those behind it are of, by its
+  /// limit. 0: calls of any length.
+  int64_t maxRows = 0;
   std::vector<std::string> disabledPasses; ///< flags of passes to leave out
   std::string isa =
       "avx512_bf16"; ///< the variant that levels kernel and target print

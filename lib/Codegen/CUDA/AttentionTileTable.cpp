@@ -131,7 +131,7 @@ AttentionWaves prefill::attentionWaves(const CudaChip &chip,
                                        const AttentionHeads &heads,
                                        CudaAttentionTile tile,
                                        const AttentionLayout &layout,
-                                       int64_t seqlen) {
+                                       AttentionCall call) {
   AttentionShape shape{heads.causal, heads.slidingWindow, tile.blockKv};
   AttentionWaves result;
   result.slots = chip.sms * layout.blocksPerSM;
@@ -141,11 +141,12 @@ AttentionWaves prefill::attentionWaves(const CudaChip &chip,
   for (int64_t slot = 0; slot < result.slots; ++slot)
     free.push(0);
   int64_t visited = 0, end = 0;
-  int64_t tiles = llvm::divideCeil(seqlen, tile.blockQ);
+  int64_t tiles = llvm::divideCeil(call.queries, tile.blockQ);
   for (int64_t i = tiles; i-- > 0;) {
     int64_t begin = i * tile.blockQ;
-    KVBlockRange<int64_t> range = attentionBlockRange(
-        shape, {seqlen, seqlen}, begin, std::min(begin + tile.blockQ, seqlen));
+    KVBlockRange<int64_t> range =
+        attentionBlockRange(shape, {call.queries, call.keys}, begin,
+                            std::min(begin + tile.blockQ, call.queries));
     for (int64_t head = 0; head < heads.numKvHeads; ++head) {
       int64_t blocks = range.end - range.begin;
       visited += blocks;
@@ -220,8 +221,9 @@ tilesOf(const AttentionHeads &heads, CudaAttentionTile given = {0, 0}) {
 }
 
 llvm::SmallVector<CudaAttentionTile>
-prefill::cudaAttentionTiles(const CudaChip &chip, const AttentionHeads &heads) {
-  llvm::SmallVector<CudaAttentionTile> tiles = tilesOf(heads);
+prefill::cudaAttentionTiles(const CudaChip &chip, const AttentionHeads &heads,
+                            CudaAttentionTile given) {
+  llvm::SmallVector<CudaAttentionTile> tiles = tilesOf(heads, given);
   llvm::erase_if(tiles, [&](CudaAttentionTile tile) {
     llvm::Expected<AttentionLayout> layout = attentionLayout(chip, heads, tile);
     if (!layout)
@@ -235,20 +237,67 @@ double prefill::estimatedAttentionTime(const CudaChip &chip,
                                        const AttentionHeads &heads,
                                        CudaAttentionTile tile,
                                        const AttentionLayout &layout,
-                                       int64_t seqlen) {
-  AttentionWaves waves = attentionWaves(chip, heads, tile, layout, seqlen);
-  double time = cyclesPerScore(chip, heads, tile, layout) /
+                                       AttentionCall call) {
+  // Blocks that share an SM: of a short call there are fewer than have room.
+  AttentionLayout resident = layout;
+  int64_t workgroups =
+      llvm::divideCeil(call.queries, tile.blockQ) * heads.numKvHeads;
+  resident.blocksPerSM = std::min(
+      layout.blocksPerSM, int64_t(llvm::divideCeil(workgroups, chip.sms)));
+  AttentionWaves waves = attentionWaves(chip, heads, tile, resident, call);
+  double time = cyclesPerScore(chip, heads, tile, resident) /
                 std::max(waves.efficiency, 1e-9);
   // Scores of masked blocks are work that smaller tiles avoid.
   AttentionShape shape{heads.causal, heads.slidingWindow, tile.blockKv};
   VisitedTiles visited =
-      countVisitedTiles(shape, {seqlen, seqlen}, tile.blockQ);
+      countVisitedTiles(shape, {call.queries, call.keys}, tile.blockQ);
   return time * double(visited.total()) * double(tile.blockQ * tile.blockKv);
 }
 
+namespace {
+
+/// The tiles that fit a chip and their estimated times for some calls.
+struct TimedTiles {
+  TimedTiles(const CudaChip &chip, const AttentionHeads &heads,
+             CudaAttentionTile given) {
+    for (CudaAttentionTile tile : tilesOf(heads, given)) {
+      llvm::Expected<AttentionLayout> layout =
+          attentionLayout(chip, heads, tile);
+      if (layout) {
+        tiles.push_back(tile);
+        layouts.push_back(*layout);
+      } else {
+        reason = llvm::toString(layout.takeError());
+      }
+    }
+  }
+
+  /// For each tile the sum over the calls of its time over the least.
+  llvm::SmallVector<double> relativeTimes(const CudaChip &chip,
+                                          const AttentionHeads &heads,
+                                          llvm::ArrayRef<AttentionCall> calls) {
+    llvm::SmallVector<double> sums(tiles.size(), 0.0);
+    for (const AttentionCall &call : calls) {
+      llvm::SmallVector<double> times;
+      for (auto [tile, layout] : llvm::zip(tiles, layouts))
+        times.push_back(
+            estimatedAttentionTime(chip, heads, tile, layout, call));
+      for (auto [sum, time] : llvm::zip(sums, times))
+        sum += time / *llvm::min_element(times);
+    }
+    return sums;
+  }
+
+  llvm::SmallVector<CudaAttentionTile> tiles;
+  llvm::SmallVector<AttentionLayout> layouts;
+  std::string reason; ///< why the last one that does not fit does not
+};
+
+} // namespace
+
 llvm::Expected<CudaAttentionTile>
 prefill::cudaAttentionTile(const CudaChip &chip, const AttentionHeads &heads,
-                           int64_t seqlen, bool plain,
+                           llvm::ArrayRef<AttentionCall> calls, bool plain,
                            CudaAttentionTile given) {
   if (heads.group > 2 * kMaxWarps * kMmaRows)
     return llvm::createStringError(
@@ -256,30 +305,13 @@ prefill::cudaAttentionTile(const CudaChip &chip, const AttentionHeads &heads,
                       "has tiles of at most {1}",
                       heads.group, 2 * kMaxWarps * kMmaRows)
             .str());
-  std::optional<CudaAttentionTile> best;
-  double bestTime = 0.0;
-  llvm::Error last = llvm::Error::success();
-  for (CudaAttentionTile tile : tilesOf(heads, given)) {
-    llvm::Expected<AttentionLayout> layout = attentionLayout(chip, heads, tile);
-    if (!layout) {
-      llvm::consumeError(std::move(last));
-      last = layout.takeError();
-      continue;
-    }
-    if (plain) {
-      llvm::consumeError(std::move(last));
-      return tile;
-    }
-    double time = estimatedAttentionTime(chip, heads, tile, *layout, seqlen);
-    if (!best || time < bestTime) {
-      best = tile;
-      bestTime = time;
-    }
-  }
-  if (!best)
-    return std::move(last);
-  llvm::consumeError(std::move(last));
-  return *best;
+  TimedTiles timed(chip, heads, given);
+  if (timed.tiles.empty())
+    return llvm::createStringError(timed.reason);
+  if (plain)
+    return timed.tiles.front();
+  llvm::SmallVector<double> times = timed.relativeTimes(chip, heads, calls);
+  return timed.tiles[size_t(llvm::min_element(times) - times.begin())];
 }
 
 SplitAttention prefill::splitAttention(const CudaChip &chip,

@@ -65,11 +65,3 @@ double prefill::occupancy(const CudaChip &chip, int64_t threads,
   int64_t warps = llvm::divideCeil(threads, kWarpThreads);
   return double(blocks * warps * kWarpThreads) / double(chip.maxThreadsPerSM);
 }
-
-double prefill::waveEfficiency(const CudaChip &chip, int64_t blocks,
-                               int64_t blocksPerSM) {
-  int64_t perWave = chip.sms * blocksPerSM;
-  if (blocks == 0 || perWave == 0)
-    return 0;
-  return double(blocks) / double(llvm::divideCeil(blocks, perWave) * perWave);
-}

@@ -217,17 +217,8 @@ static llvm::SmallVector<GemmTile> tilesOf(const CudaChip &chip,
 }
 
 llvm::SmallVector<GemmTile> prefill::gemmTiles(const CudaChip &chip,
-                                               const GemmColumns &columns) {
-  return tilesOf(chip, kHeightList, widthsFor(columns));
-}
-
-std::optional<GemmTile> prefill::selectGemmTile(const CudaChip &chip,
-                                                llvm::ArrayRef<int64_t> rows,
-                                                int64_t k,
-                                                const GemmColumns &columns,
-                                                const GemmTileLimits &limits) {
-  int64_t total =
-      std::accumulate(columns.parts.begin(), columns.parts.end(), int64_t(0));
+                                               const GemmColumns &columns,
+                                               const GemmTileLimits &limits) {
   llvm::SmallVector<int64_t> widths = widthsFor(columns);
   if (limits.blockN)
     widths = {limits.blockN};
@@ -239,18 +230,39 @@ std::optional<GemmTile> prefill::selectGemmTile(const CudaChip &chip,
   llvm::SmallVector<int64_t> heights(llvm::ArrayRef<int64_t>{kHeightList});
   if (limits.blockM)
     heights = {limits.blockM};
-  llvm::SmallVector<GemmTile> tiles = tilesOf(chip, heights, widths);
-  llvm::SmallVector<double> relative(tiles.size(), 0.0);
+  return tilesOf(chip, heights, widths);
+}
+
+/// For each tile the sum over the row counts of its time over the least.
+static llvm::SmallVector<double> relativeCycles(const CudaChip &chip,
+                                                llvm::ArrayRef<GemmTile> tiles,
+                                                llvm::ArrayRef<int64_t> rows,
+                                                int64_t k,
+                                                const GemmColumns &columns) {
+  int64_t total =
+      std::accumulate(columns.parts.begin(), columns.parts.end(), int64_t(0));
+  llvm::SmallVector<double> sums(tiles.size(), 0.0);
   for (int64_t count : rows) {
     auto cycles = llvm::map_to_vector(tiles, [&](const GemmTile &tile) {
       return estimatedGemmCycles(chip, tile, count, total, k);
     });
     for (size_t i = 0; i < tiles.size(); ++i)
-      relative[i] += cycles[i] / *llvm::min_element(cycles);
+      sums[i] += cycles[i] / *llvm::min_element(cycles);
   }
+  return sums;
+}
+
+std::optional<GemmTile> prefill::selectGemmTile(const CudaChip &chip,
+                                                llvm::ArrayRef<int64_t> rows,
+                                                int64_t k,
+                                                const GemmColumns &columns,
+                                                const GemmTileLimits &limits) {
+  llvm::SmallVector<GemmTile> tiles = gemmTiles(chip, columns, limits);
   if (tiles.empty())
     return std::nullopt;
-  return tiles[size_t(llvm::min_element(relative) - relative.begin())];
+  llvm::SmallVector<double> cycles =
+      relativeCycles(chip, tiles, rows, k, columns);
+  return tiles[size_t(llvm::min_element(cycles) - cycles.begin())];
 }
 
 std::optional<GemmTile> prefill::smallestGemmTile(const CudaChip &chip,

@@ -58,14 +58,21 @@ static int64_t mostThreads(int64_t threads) {
 }
 
 static void stateBlockSizes(ModuleOp kernels) {
-  for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>())
+  OpBuilder builder(kernels.getContext());
+  for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>()) {
+    auto threads = kernel->getAttrOfType<IntegerAttr>(kBlockThreadsAttr);
     // The assembler takes one of both, and nvvm.reqntid says the same.
-    if (auto threads = kernel->getAttrOfType<IntegerAttr>(kBlockThreadsAttr);
-        threads && !kernel->hasAttr(NVVM::NVVMDialect::getReqntidAttrName()))
-      kernel->setAttr(
-          NVVM::NVVMDialect::getMaxntidAttrName(),
-          DenseI32ArrayAttr::get(kernels.getContext(),
-                                 {int32_t(mostThreads(threads.getInt()))}));
+    if (!threads || kernel->hasAttr(NVVM::NVVMDialect::getReqntidAttrName()))
+      continue;
+    kernel->setAttr(
+        NVVM::NVVMDialect::getMaxntidAttrName(),
+        builder.getDenseI32ArrayAttr({int32_t(mostThreads(threads.getInt()))}));
+    // Of blocks of one warp it wants a dozen on an SM, and spills attention's
+    // sums for that; one is what the tile tables count on.
+    if (threads.getInt() <= kWarpThreads)
+      kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                      builder.getI32IntegerAttr(1));
+  }
 }
 
 FailureOr<std::string> prefill::compilePtx(ModuleOp kernels,

@@ -32,7 +32,7 @@ AttentionProblem shipped(const CudaChip &chip, int64_t headDim, int64_t group,
   p.window = window;
   p.setLayout(layout);
   llvm::Expected<CudaAttentionTile> tile =
-      cudaAttentionTile(chip, headsOf(p), kAttentionTargetSeqlen);
+      cudaAttentionTile(chip, headsOf(p), AttentionCall(2048));
   if (!tile) {
     ADD_FAILURE() << llvm::toString(tile.takeError());
     return p;

@@ -136,7 +136,7 @@ TEST(CudaAttentionCounters, Llama8BPrompt1024) {
   p.setLayout("paged_nhd");
   AttentionHeads heads{128, 128, p.group, p.kvHeads};
   llvm::Expected<CudaAttentionTile> tile =
-      cudaAttentionTile(*lookupCudaChip("sm_80"), heads, 1024);
+      cudaAttentionTile(*lookupCudaChip("sm_80"), heads, AttentionCall(1024));
   ASSERT_TRUE(bool(tile));
   p.blockQ = tile->blockQ;
   p.blockKv = tile->blockKv;

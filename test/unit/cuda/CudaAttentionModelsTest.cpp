@@ -25,7 +25,7 @@ TEST_P(CudaAttentionModels, WholeTilesRemaindersAndDecode) {
   heads.group = model.group;
   heads.numKvHeads = 8;
   auto tile = cudaAttentionTile(*lookupCudaChip(model.chip), heads,
-                                kAttentionTargetSeqlen);
+                                AttentionCall(2048));
   ASSERT_TRUE(bool(tile));
   AttentionProblem p;
   p.dtype = model.dtype;

@@ -34,7 +34,7 @@ TEST(CudaAttentionTileTable, EveryChoiceFitsItsChip) {
                        std::to_string(group));
           AttentionHeads heads = headsOf(headDim, group);
           llvm::Expected<CudaAttentionTile> tile =
-              cudaAttentionTile(chip, heads, seqlen);
+              cudaAttentionTile(chip, heads, AttentionCall(seqlen));
           ASSERT_TRUE(bool(tile)) << llvm::toString(tile.takeError());
           llvm::Expected<AttentionLayout> layout =
               attentionLayout(chip, heads, *tile);
@@ -77,7 +77,7 @@ TEST(CudaAttentionTileTable, GroupsShareATile) {
   const CudaChip &chip = *lookupCudaChip("sm_80");
   for (int64_t group : {1, 3, 4, 7, 32}) {
     llvm::Expected<CudaAttentionTile> tile =
-        cudaAttentionTile(chip, headsOf(64, group), 2048);
+        cudaAttentionTile(chip, headsOf(64, group), AttentionCall(2048));
     ASSERT_TRUE(bool(tile));
     EXPECT_GT(tile->blockQ * group, 32) << group;
     EXPECT_LE(tile->blockQ * group, 256) << group;
@@ -112,16 +112,17 @@ TEST(CudaAttentionTileTable, WavesOfTheTiles) {
 TEST(CudaAttentionTileTable, ShortPromptsTakeSmallerTiles) {
   const CudaChip &chip = *lookupCudaChip("sm_80");
   llvm::Expected<CudaAttentionTile> few =
-      cudaAttentionTile(chip, headsOf(128, 4), 128);
+      cudaAttentionTile(chip, headsOf(128, 4), AttentionCall(128));
   llvm::Expected<CudaAttentionTile> many =
-      cudaAttentionTile(chip, headsOf(128, 4), 4096);
+      cudaAttentionTile(chip, headsOf(128, 4), AttentionCall(4096));
   ASSERT_TRUE(few && many);
   EXPECT_LT(few->blockQ, many->blockQ);
 }
 
 TEST(CudaAttentionTileTable, PlainIsTheSmallest) {
-  llvm::Expected<CudaAttentionTile> tile = cudaAttentionTile(
-      *lookupCudaChip("sm_80"), headsOf(64, 4), 2048, /*plain=*/true);
+  llvm::Expected<CudaAttentionTile> tile =
+      cudaAttentionTile(*lookupCudaChip("sm_80"), headsOf(64, 4),
+                        AttentionCall(2048), /*plain=*/true);
   ASSERT_TRUE(bool(tile));
   EXPECT_EQ(tile->blockQ, 4);
   EXPECT_EQ(tile->blockKv, 16);
@@ -142,7 +143,7 @@ TEST(CudaAttentionTileTable, WhatDoesNotFitIsNamed) {
   EXPECT_NE(errorOf(small, headsOf(64, 1), {0, 64}).find("query row"),
             std::string::npos);
   llvm::Expected<CudaAttentionTile> tile =
-      cudaAttentionTile(small, headsOf(64, 300), 2048);
+      cudaAttentionTile(small, headsOf(64, 300), AttentionCall(2048));
   ASSERT_FALSE(bool(tile));
   EXPECT_EQ(llvm::toString(tile.takeError()),
             "attention has 300 query heads a KV head; target cuda has tiles of "

@@ -1,6 +1,7 @@
 //===- TileTableTest.cpp - chips, tiles of gemms and their order ----------===//
 #include "../../../tools/prefill-bench/TensorCores.h"
 #include "prefill/Codegen/CUDA/GemmTileTable.h"
+#include "prefill/Codegen/CUDA/ScheduleTable.h"
 #include "prefill/Codegen/CUDA/TileScheduler.h"
 #include "gtest/gtest.h"
 
@@ -38,12 +39,6 @@ TEST(Chips, TensorCoresAreThoseOfTheBenchmark) {
     double rate = known.tensorFlops / double(known.sms) / known.clockHz;
     EXPECT_NEAR(rate / flopsPerClock, 1, 0.01) << number;
   }
-}
-
-TEST(Chips, WaveEfficiency) {
-  EXPECT_DOUBLE_EQ(waveEfficiency(chip("sm_80"), 216, 2), 1.0);
-  EXPECT_DOUBLE_EQ(waveEfficiency(chip("sm_80"), 217, 2), 217.0 / 432);
-  EXPECT_DOUBLE_EQ(waveEfficiency(chip("sm_80"), 0, 2), 0.0);
 }
 
 // Whatever the epilogue asks for: the tile fits the chip, its warps cover it,
@@ -120,6 +115,56 @@ TEST(GemmTiles, FollowTheRowCount) {
                   estimatedGemmCycles(a100, *gemmTile(a100, height, width),
                                       rows, 4096, 4096));
   }
+}
+
+// What bits depend on is the same in every schedule, and heights follow the
+// schedule's row counts.
+TEST(Schedules, ShareWidthsAndKeysButNoHeights) {
+  AttentionHeads heads;
+  heads.headDimQk = heads.headDimV = 128;
+  heads.group = 4;
+  heads.numKvHeads = 8;
+  const int64_t parts[] = {4096};
+  GemmColumns square{parts, 0, 0};
+  int64_t last = 0;
+  for (const CudaSchedule &schedule : cudaSchedules()) {
+    EXPECT_TRUE(schedule.maxRows > last || schedule.maxRows == 0);
+    for (int64_t count : schedule.rows) {
+      EXPECT_GT(count, last);
+      EXPECT_TRUE(schedule.maxRows == 0 || count <= schedule.maxRows);
+    }
+    last = schedule.maxRows;
+    EXPECT_EQ(lookupCudaSchedule(schedule.maxRows), &schedule);
+  }
+  EXPECT_EQ(last, 0);
+  EXPECT_EQ(lookupCudaSchedule(17), nullptr);
+  for (const CudaChip &chip : cudaChips()) {
+    int64_t width = commonGemmWidth(chip, cudaSchedules(), 4096, square, {});
+    EXPECT_GT(width, 0);
+    int64_t keys = commonAttentionKeys(chip, cudaSchedules(), heads, 0);
+    int64_t previousHeight = 0, previousQueries = 0;
+    for (const CudaSchedule &schedule : cudaSchedules()) {
+      std::optional<GemmTile> tile =
+          selectGemmTile(chip, schedule.rows, 4096, square, {0, width, 0});
+      ASSERT_TRUE(tile);
+      EXPECT_GE(tile->blockM, previousHeight);
+      previousHeight = tile->blockM;
+      llvm::Expected<CudaAttentionTile> attention = cudaAttentionTile(
+          chip, heads, schedule.attentionCalls(), false, {0, keys});
+      ASSERT_TRUE(bool(attention));
+      EXPECT_EQ(attention->blockKv, keys);
+      EXPECT_GE(attention->blockQ, previousQueries);
+      previousQueries = attention->blockQ;
+    }
+    EXPECT_EQ(previousHeight, 128);
+  }
+  // Somebody's demands hold.
+  EXPECT_EQ(commonGemmWidth(cudaChips().front(), cudaSchedules(), 4096, square,
+                            {0, 0, 50}),
+            48);
+  EXPECT_EQ(commonGemmWidth(cudaChips().front(), cudaSchedules(), 4096,
+                            {parts, 264, 0}, {}),
+            0);
 }
 
 TEST(GemmTiles, AWaveIsNearlySquare) {

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 using namespace prefill::test;
 using nlohmann::json;
@@ -128,6 +129,37 @@ TEST_P(EmulatedGolden, LaunchesSayWhatTheyAre) {
         EXPECT_EQ(readOnly, name != "qkv_proj") << name;
       }
     }
+}
+
+// Calls of each of these lengths have launches of their own, but for what the
+// compiler found to be the same.
+TEST_P(EmulatedGolden, ScheduleOfACallDoesNotMatter) {
+  const std::vector<int64_t> pieces = {1, 16, 17, 128, 129, 300};
+  int64_t total = std::accumulate(pieces.begin(), pieces.end(), int64_t(0));
+  std::vector<int32_t> tokens(total);
+  for (int64_t i = 0; i < total; ++i)
+    tokens[i] = int32_t((i * 7919 + 13) % model.info().vocab_size);
+  PromptRun whole = model.run(), chunked = model.run();
+  Logits expected = whole.prefill(tokens), logits;
+  auto next = tokens.begin();
+  for (int64_t piece : pieces) {
+    logits = chunked.prefill({next, next + piece});
+    next += piece;
+  }
+  EXPECT_EQ(logits, expected);
+  const prefill_module_info &info = model.info();
+  for (int64_t layer : {int64_t(0), info.num_layers - 1}) {
+    std::vector<float> keys(total * info.num_kv_heads * info.head_dim),
+        values = keys, chunkedKeys = keys, chunkedValues = keys;
+    check(prefill_kv_cache_read(whole.cache.get(), layer, 0, keys.data(),
+                                values.data()),
+          "cache");
+    check(prefill_kv_cache_read(chunked.cache.get(), layer, 0,
+                                chunkedKeys.data(), chunkedValues.data()),
+          "cache");
+    EXPECT_EQ(chunkedKeys, keys) << "layer " << layer;
+    EXPECT_EQ(chunkedValues, values) << "layer " << layer;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -72,7 +72,15 @@ llvm::Expected<AttentionLayout> attentionLayout(const CudaChip &chip,
                                                 const AttentionHeads &heads,
                                                 CudaAttentionTile tile);
 
-/// How well a prompt's tiles fill a chip: they are taken in the order of
+/// A sequence's part of a call: new tokens, and the keys they see, those of the
+/// cache included. A number alone is a prompt on an empty cache.
+struct AttentionCall {
+  AttentionCall(int64_t seqlen) : queries(seqlen), keys(seqlen) {}
+  AttentionCall(int64_t queries, int64_t keys) : queries(queries), keys(keys) {}
+  int64_t queries, keys;
+};
+
+/// How well a call's tiles fill a chip: they are taken in the order of
 /// prefill.attention_workgroup (the longest of a sequence first) by whichever
 /// place on an SM is free.
 struct AttentionWaves {
@@ -86,23 +94,27 @@ struct AttentionWaves {
 };
 AttentionWaves attentionWaves(const CudaChip &chip, const AttentionHeads &heads,
                               CudaAttentionTile tile,
-                              const AttentionLayout &layout, int64_t seqlen);
+                              const AttentionLayout &layout,
+                              AttentionCall call);
 
-/// All tiles of the table that fit the chip.
+/// All tiles of the table that fit the chip. `given`: what somebody demands; 0:
+/// anything.
 llvm::SmallVector<CudaAttentionTile>
-cudaAttentionTiles(const CudaChip &chip, const AttentionHeads &heads);
-/// The estimated time of a prompt of `seqlen` tokens in a unit of its own; of a
-/// tile that fits.
+cudaAttentionTiles(const CudaChip &chip, const AttentionHeads &heads,
+                   CudaAttentionTile given = {0, 0});
+/// The estimated time of a call in a unit of its own; of a tile that fits.
 double estimatedAttentionTime(const CudaChip &chip, const AttentionHeads &heads,
                               CudaAttentionTile tile,
-                              const AttentionLayout &layout, int64_t seqlen);
+                              const AttentionLayout &layout,
+                              AttentionCall call);
 
-/// The tile whose estimated time for a prompt of `seqlen` tokens is the least
-/// among those that fit the chip. `plain`: the smallest one, what tiling is
-/// compared against. `given`: what somebody demands; 0: anything.
+/// The tile that is best over several calls among those that fit the chip: the
+/// sum of its estimated times, each over the least that a tile takes for that
+/// call, is the lowest. `plain`: the smallest one, what tiling is compared
+/// against. `given`: what somebody demands; 0: anything.
 llvm::Expected<CudaAttentionTile>
 cudaAttentionTile(const CudaChip &chip, const AttentionHeads &heads,
-                  int64_t seqlen, bool plain = false,
+                  llvm::ArrayRef<AttentionCall> calls, bool plain = false,
                   CudaAttentionTile given = {0, 0});
 
 /// More splits cost more to combine than a chip's empty places are worth.
@@ -118,10 +130,6 @@ struct SplitAttention {
 /// none there is one split.
 SplitAttention splitAttention(const CudaChip &chip, const AttentionHeads &heads,
                               CudaAttentionTile tile, int64_t rows);
-
-/// Prompt that tiles are chosen for where nobody says another length: what a
-/// server's chunk has.
-inline constexpr int64_t kAttentionTargetSeqlen = 2048;
 
 /// Largest head size: its sums fill the registers of a warp with 16 rows.
 inline constexpr int64_t kMaxAttentionHeadDim = 256;

@@ -48,11 +48,6 @@ int64_t blocksPerSM(const CudaChip &chip, int64_t threads, int64_t sharedBytes,
 double occupancy(const CudaChip &chip, int64_t threads, int64_t sharedBytes,
                  int64_t registersPerThread);
 
-/// Work over capacity when `blocks` equal blocks run in waves of as many as the
-/// chip holds: 1 when the last wave is full.
-double waveEfficiency(const CudaChip &chip, int64_t blocks,
-                      int64_t blocksPerSM);
-
 } // namespace mlir::prefill
 
 #endif // PREFILL_CODEGEN_CUDA_CHIPTABLE_H

@@ -48,16 +48,18 @@ struct GemmColumns {
   int64_t granularity = 0; // interleaved runs of which a tile takes pairs
 };
 
-/// All tiles of the table that columns of an op allow on a chip.
-llvm::SmallVector<GemmTile> gemmTiles(const CudaChip &chip,
-                                      const GemmColumns &columns);
-
 /// What somebody demands of a tile; 0: anything.
 struct GemmTileLimits {
   int64_t blockM = 0;
   int64_t blockN = 0;
   int64_t widest = 0;
 };
+
+/// All tiles of the table that columns of an op and somebody's demands allow on
+/// a chip.
+llvm::SmallVector<GemmTile> gemmTiles(const CudaChip &chip,
+                                      const GemmColumns &columns,
+                                      const GemmTileLimits &limits = {});
 
 /// Why an op with such columns cannot have that tile; nullopt where it can.
 std::optional<std::string> whyNoGemmTile(const CudaChip &chip,
@@ -66,7 +68,7 @@ std::optional<std::string> whyNoGemmTile(const CudaChip &chip,
 
 /// The tile that is best over several row counts: the sum of its estimated
 /// times, each over the least that a tile takes for that count, is the lowest.
-/// A plan has one tile for every prompt. nullopt where no width fits.
+/// nullopt where no width fits.
 std::optional<GemmTile> selectGemmTile(const CudaChip &chip,
                                        llvm::ArrayRef<int64_t> rows, int64_t k,
                                        const GemmColumns &columns,

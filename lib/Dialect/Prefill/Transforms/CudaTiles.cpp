@@ -4,6 +4,8 @@
 #include "prefill/Codegen/CUDA/TileScheduler.h"
 #include "prefill/Codegen/Common/PackedWeights.h"
 #include "prefill/Dialect/Prefill/Transforms/EpilogueFolding.h"
+#include <array>
+#include <map>
 
 using namespace mlir;
 using namespace mlir::prefill;
@@ -19,10 +21,10 @@ constexpr int64_t kLogitRows[] = {1, 16};
 
 class CudaTiles : public TargetTiles {
 public:
-  CudaTiles(const CudaChip &chip, ArrayRef<int64_t> rows,
-            const CudaTuning &tuning, bool plain)
-      : chip(chip), rows(rows.begin(), rows.end()), tuning(tuning),
-        plain(plain) {}
+  CudaTiles(const CudaChip &chip, const CudaSchedule &schedule,
+            ArrayRef<CudaSchedule> all, const CudaTuning &tuning, bool plain)
+      : chip(chip), schedule(schedule), all(all), tuning(tuning), plain(plain) {
+  }
 
   StringRef name() const override { return "cuda"; }
 
@@ -62,12 +64,17 @@ public:
     GemmColumns columns{demands.parts, demands.unit, demands.granularity};
     int64_t k = cast<ShapedType>(op.getInput().getType()).getDimSize(1);
     // Logits are asked for one row of each sequence.
-    ArrayRef<int64_t> counts = rows;
+    ArrayRef<int64_t> counts = schedule.rows;
     if (demands.domain == RowDomain::Logits)
       counts = kLogitRows;
     FailureOr<GemmTileLimits> limits = tunedGemm(op, columns, counts);
     if (failed(limits))
       return failure();
+    if (leavesRowSums(op) && !limits->blockN) {
+      limits->blockN = commonGemmWidth(chip, all, k, columns,
+                                       {limits->blockM, 0, limits->widest});
+      limits->widest = 0;
+    }
     std::optional<GemmTile> tile =
         plain ? smallestGemmTile(chip, columns)
               : selectGemmTile(chip, counts, k, columns, *limits);
@@ -93,9 +100,11 @@ public:
   FailureOr<OpTiles> attention(AttentionOp op) const override {
     KVCacheType cache = op.getCache().getType();
     AttentionHeads heads = attentionHeads(op);
+    CudaAttentionTile given = tunedAttention(cache, heads);
+    if (!plain && !given.blockKv)
+      given.blockKv = commonKeys(heads);
     llvm::Expected<CudaAttentionTile> tile =
-        cudaAttentionTile(chip, heads, kAttentionTargetSeqlen, plain,
-                          tunedAttention(cache, heads));
+        cudaAttentionTile(chip, heads, schedule.attentionCalls(), plain, given);
     if (!tile)
       return op.emitOpError("has no tile: ")
              << llvm::toString(tile.takeError());
@@ -112,11 +121,7 @@ private:
     int64_t n = weight.getDimSize(0), k = weight.getDimSize(1);
     if (plain)
       return GemmTileLimits{};
-    // Partial sums of a row are as many as tiles.
-    bool oneWidth =
-        op.getEpilogue()
-            .walk([](RowSumsqOp) { return WalkResult::interrupt(); })
-            .wasInterrupted();
+    bool oneWidth = leavesRowSums(op);
     std::vector<int64_t> widths = tuning.gemmWidths(dtype, n, k);
     if (oneWidth && widths.size() > 1)
       return op->emitOpError("is given tiles of ")
@@ -136,6 +141,23 @@ private:
     return limits;
   }
 
+  /// Partial sums of a row are as many as tiles: their width decides bits.
+  static bool leavesRowSums(GemmOp op) {
+    return op.getEpilogue()
+        .walk([](RowSumsqOp) { return WalkResult::interrupt(); })
+        .wasInterrupted();
+  }
+
+  /// Of the op of every layer; it takes a while.
+  int64_t commonKeys(const AttentionHeads &heads) const {
+    int64_t &keys =
+        keysOfHeads[{heads.headDimQk, heads.headDimV, heads.group,
+                     heads.numKvHeads, heads.causal, heads.slidingWindow}];
+    if (!keys)
+      keys = commonAttentionKeys(chip, all, heads, tuning.attentionBlockQ);
+    return keys;
+  }
+
   CudaAttentionTile tunedAttention(KVCacheType cache,
                                    const AttentionHeads &heads) const {
     std::string dtype = elementName(cache.getDtype());
@@ -143,7 +165,7 @@ private:
     if (std::optional<int64_t> keys =
             tuning.attentionKeys(dtype, heads.group, heads.headDimQk))
       given = {0, *keys};
-    if (auto entry = tuning.attention(dtype, *llvm::max_element(rows),
+    if (auto entry = tuning.attention(dtype, *llvm::max_element(schedule.rows),
                                       heads.group, heads.headDimQk))
       given.blockQ = entry->blockQ;
     return given;
@@ -170,9 +192,11 @@ private:
   }
 
   const CudaChip &chip;
-  SmallVector<int64_t> rows;
+  CudaSchedule schedule;
+  SmallVector<CudaSchedule> all;
   CudaTuning tuning;
   bool plain;
+  mutable std::map<std::array<int64_t, 6>, int64_t> keysOfHeads;
 };
 
 } // namespace
@@ -190,9 +214,9 @@ AttentionHeads prefill::attentionHeads(AttentionOp op) {
   return heads;
 }
 
-std::unique_ptr<TargetTiles> prefill::createCudaTiles(const CudaChip &chip,
-                                                      ArrayRef<int64_t> rows,
-                                                      const CudaTuning &tuning,
-                                                      bool plain) {
-  return std::make_unique<CudaTiles>(chip, rows, tuning, plain);
+std::unique_ptr<TargetTiles>
+prefill::createCudaTiles(const CudaChip &chip, const CudaSchedule &schedule,
+                         ArrayRef<CudaSchedule> all, const CudaTuning &tuning,
+                         bool plain) {
+  return std::make_unique<CudaTiles>(chip, schedule, all, tuning, plain);
 }

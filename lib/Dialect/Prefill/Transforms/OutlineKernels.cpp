@@ -1,6 +1,7 @@
 //===- OutlineKernels.cpp - compute ops to kernel functions and launches
 //----===//
 #include "mlir/Transforms/RegionUtils.h"
+#include "prefill/Dialect/Prefill/Transforms/KernelMerging.h"
 #include "prefill/Dialect/Prefill/Transforms/Passes.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -58,18 +59,6 @@ static func::FuncOp createKernel(Operation *op, ArrayRef<Value> inputs,
   return kernel;
 }
 
-/// Text of a kernel without its name: kernels with equal texts are one.
-static std::string textOf(func::FuncOp kernel) {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  kernel.getFunctionType().print(stream);
-  OpPrintingFlags flags;
-  flags.printGenericOpForm().useLocalScope();
-  for (Operation &op : kernel.getBody().front())
-    op.print(stream, flags);
-  return text;
-}
-
 namespace {
 struct OutlineKernelsPass
     : prefill::impl::OutlineKernelsPassBase<OutlineKernelsPass> {
@@ -105,7 +94,7 @@ struct OutlineKernelsPass
       std::string name = launchName(op);
       func::FuncOp kernel = createKernel(op, inputs.getArrayRef(), name);
       auto [known, inserted] =
-          kernels.try_emplace(name + "\n" + textOf(kernel), kernel);
+          kernels.try_emplace(name + "\n" + kernelText(kernel), kernel);
       if (inserted) {
         symbols.insert(kernel); // renames it when another kernel has the name
         ++numKernels;

@@ -13,9 +13,6 @@ namespace mlir::prefill {
 using namespace mlir;
 using namespace mlir::prefill;
 
-/// Rows that a CUDA chip's tiles are chosen for: short and long prompts.
-static constexpr int64_t kPromptRows[] = {512, 2048, 8192};
-
 /// A gemm's accumulator width, or the width of a rowwise's widest value.
 static int64_t columnsOf(Operation *op, Block &body) {
   if (isa<GemmOp>(op))
@@ -135,11 +132,20 @@ std::unique_ptr<TargetTiles> SelectLoweringStrategyPass::createTiles() {
         {gemmBlockM, gemmBlockN, attentionBlockQ, attentionBlockKv}, plain);
   if (name.consume_front("cuda:"))
     if (const CudaChip *chip = lookupCudaChip(name)) {
-      SmallVector<int64_t> counts(rows.begin(), rows.end());
-      if (counts.empty())
-        llvm::append_range(counts, kPromptRows);
       std::optional<CudaTuning> tuning = parseCudaTuning();
-      return tuning ? createCudaTiles(*chip, counts, *tuning, plain) : nullptr;
+      if (!tuning)
+        return nullptr;
+      if (!rows.empty()) {
+        CudaSchedule given{0, {rows.begin(), rows.end()}};
+        return createCudaTiles(*chip, given, given, *tuning, plain);
+      }
+      if (const CudaSchedule *schedule = lookupCudaSchedule(maxRows))
+        return createCudaTiles(*chip, *schedule, cudaSchedules(), *tuning,
+                               plain);
+      getOperation().emitError()
+          << getArgument() << ": max-rows is " << maxRows.getValue()
+          << ", expected the limit of a schedule: " << cudaScheduleLimits();
+      return nullptr;
     }
   std::string valid = "cpu";
   for (const CudaChip &chip : cudaChips())

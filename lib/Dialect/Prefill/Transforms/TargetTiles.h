@@ -9,6 +9,7 @@
 #include "prefill/Codegen/CUDA/AttentionTileTable.h"
 #include "prefill/Codegen/CUDA/ChipTable.h"
 #include "prefill/Codegen/CUDA/CudaTuning.h"
+#include "prefill/Codegen/CUDA/ScheduleTable.h"
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
 
 namespace mlir::prefill {
@@ -52,9 +53,10 @@ public:
 
 std::unique_ptr<TargetTiles>
 createCpuTiles(const CpuCaches &caches, const CpuTuning &tuning, bool plain);
-/// `rows`: the row counts that tiles are chosen for.
+/// Tiles of one of a plan's schedules; all of them say what bits depend on.
 std::unique_ptr<TargetTiles> createCudaTiles(const CudaChip &chip,
-                                             ArrayRef<int64_t> rows,
+                                             const CudaSchedule &schedule,
+                                             ArrayRef<CudaSchedule> all,
                                              const CudaTuning &tuning,
                                              bool plain);
 

@@ -435,12 +435,13 @@ def SelectLoweringStrategyPass : Pass<"prefill-select-lowering-strategy", "::mli
       block_n = 128, block_kv = 0, panel_n = 32, row_buckets = [1]>} : ...
     ```
     Tile sizes come from Codegen/CPU/TileTable, which computes them from the sizes of the caches, or from
-    Codegen/CUDA/GemmTileTable, by the chip: tiles straddle neither heads nor the parts of a split. A row_sumsq gets a
+    Codegen/CUDA/GemmTileTable, by the chip and the schedule (calls of up to max-rows tokens): tiles straddle neither heads nor the parts of a split. A row_sumsq gets a
     partial for each tile. A tile that an option gives and that does not fit is an error. What the target cannot do is an error that names op, attribute and target.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"", "target whose tile sizes are used: cpu, or cuda: and a chip">,
-    ListOption<"rows", "rows", "int64_t", "row counts that a CUDA chip's tiles are chosen for; without any 512, 2048 and 8192">,
+    Option<"maxRows", "max-rows", "int64_t", "0", "the limit of the schedule that a CUDA chip's tiles are chosen for, as Codegen/CUDA/ScheduleTable has it; 0: calls of any length">,
+    ListOption<"rows", "rows", "int64_t", "row counts that a CUDA chip's tiles are chosen for, whatever the table of schedules says">,
     Option<"plain", "plain", "bool", "false", "smallest tiles, one kernel for every op: the baseline">,
     Option<"l1", "l1", "int64_t", "32768", "bytes of a core's first-level data cache">,
     Option<"l2", "l2", "int64_t", "1048576", "bytes of a core's second-level cache">,
