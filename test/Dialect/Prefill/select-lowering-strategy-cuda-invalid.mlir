@@ -27,7 +27,18 @@ func.func @head_dim(%k: tensor<?x20xbf16>, %batch: !prefill.batch, %cache: !cach
 
 // -----
 
-// Every op that the target cannot do is named.
+// Every op that the target cannot do is named, whatever the reason.
+!cache = !prefill.kv_cache<contiguous, num_kv_heads = 1, head_dim_qk = 16, head_dim_v = 16, dtype = bf16, block_size = 64>
+func.func @two_reasons(%q: tensor<?x8192xbf16>, %batch: !prefill.batch, %cache: !cache) -> tensor<?x8192xbf16> {
+  // expected-error @below {{'prefill.attention' op has softcap = 5.000000e+01; target cuda has no kernel for it}}
+  %0 = prefill.attention %q, %cache, %batch {scale = 1.0, causal, softcap = 50.0} : tensor<?x8192xbf16>, !cache -> tensor<?x8192xbf16>
+  // expected-error @below {{'prefill.attention' op has no tile: attention has 512 query heads a KV head; target cuda has tiles of at most 256}}
+  %1 = prefill.attention %0, %cache, %batch {scale = 1.0, causal} : tensor<?x8192xbf16>, !cache -> tensor<?x8192xbf16>
+  return %1 : tensor<?x8192xbf16>
+}
+
+// -----
+
 !cache = !prefill.kv_cache<contiguous, num_kv_heads = 1, head_dim_qk = 264, head_dim_v = 264, dtype = bf16, block_size = 64>
 func.func @large_head_dim(%k: tensor<?x264xbf16>, %batch: !prefill.batch, %cache: !cache) -> tensor<?x264xbf16> {
   // expected-error @below {{'prefill.kv_append' op has a cache of head_dim = 264; target cuda has kernels for multiples of 8 up to 256}}

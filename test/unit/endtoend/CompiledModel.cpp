@@ -1,5 +1,6 @@
 // A golden checkpoint compiled by the tools and loaded through the C ABI.
 #include "CompiledModel.h"
+#include "prefill/module_generated.h"
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -33,7 +34,7 @@ static std::string shell(const std::string &command) {
 }
 
 struct Compiled {
-  std::string model, file, config, explanation;
+  std::string model, file, explanation;
 };
 
 /// The module's file, compiled at the first call for these arguments.
@@ -61,11 +62,10 @@ static const Compiled &compile(const std::string &name,
   shell(std::string(PREFILL_TOOLS_DIR) + "/prefill-translate --import-hf " +
         PREFILL_GOLDEN_DIR + "/" + name + " -o " + stem + ".mlir");
   entry.model = stem + ".mlir";
-  entry.config = "--target=" + target + " --dtype=" + dtype +
-                 " --kv-layout=" + layout + " --max-seq=640 ";
   entry.explanation =
       shell(std::string(PREFILL_TOOLS_DIR) + "/prefill-opt " + entry.model +
-            " --compile --explain " + entry.config + "-o " + stem + ".pfm");
+            " --compile --explain --target=" + target + " --dtype=" + dtype +
+            " --kv-layout=" + layout + " --max-seq=640 -o " + stem + ".pfm");
   entry.file = stem + ".pfm";
   return entry;
 }
@@ -81,7 +81,6 @@ CompiledModel::CompiledModel(const std::string &name, const std::string &dtype,
   const std::string &file = compiled.file;
   modelFile = compiled.model;
   moduleFile = compiled.file;
-  config = compiled.config;
   explanation = compiled.explanation;
   prefill_device *newDevice = nullptr;
   check(prefill_device_create(deviceName.c_str(), threads, &newDevice),
@@ -187,13 +186,15 @@ std::vector<Logits> CompiledModel::referenceRows(int64_t count) const {
 }
 
 std::set<int64_t> CompiledModel::attentionBlocks() const {
-  std::string ir = shell(std::string(PREFILL_TOOLS_DIR) + "/prefill-opt " +
-                         modelFile + " --compile-to=config " + config);
-  const std::string op = "prefill.attention ", tile = "block_m = ";
+  std::ifstream file(moduleFile, std::ios::binary);
+  std::vector<char> bytes((std::istreambuf_iterator<char>(file)),
+                          std::istreambuf_iterator<char>());
+  const module::Plan &plan = *module::GetModule(bytes.data())->plans()->Get(0);
   std::set<int64_t> blocks;
-  for (size_t at = ir.find(op); at != std::string::npos;
-       at = ir.find(op, at + 1))
-    blocks.insert(std::stoll(ir.substr(ir.find(tile, at) + tile.size())));
+  for (const module::Schedule *schedule : *plan.schedules())
+    for (const module::Launch *launch : *schedule->launches())
+      if (launch->name()->string_view() == "attention")
+        blocks.insert(plan.kernels()->Get(launch->kernel())->grid()->block());
   return blocks;
 }
 

@@ -78,7 +78,7 @@ public:
   std::string variant() const { return prefill_module_variant(module.get()); }
 
 private:
-  std::string directory, modelFile, moduleFile, config, explanation;
+  std::string directory, modelFile, moduleFile, explanation;
   Handle<prefill_device> device;
   Handle<prefill_module> module;
   Handle<prefill_weights> weights;

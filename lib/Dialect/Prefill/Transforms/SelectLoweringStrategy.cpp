@@ -183,7 +183,17 @@ std::optional<CudaTuning> SelectLoweringStrategyPass::parseCudaTuning() {
 /// All that the target cannot do, named before anything is changed.
 LogicalResult SelectLoweringStrategyPass::refuse(func::FuncOp function) {
   bool refused = false;
-  function.walk([&](Operation *op) { refused |= failed(tiles->refuse(op)); });
+  SmallVector<AttentionOp> others;
+  function.walk([&](Operation *op) {
+    if (failed(tiles->refuse(op)))
+      refused = true;
+    else if (auto attention = dyn_cast<AttentionOp>(op))
+      others.push_back(attention);
+  });
+  // Without configure() nothing else would say that these have no tile.
+  if (refused)
+    for (AttentionOp attention : others)
+      (void)tiles->attention(attention);
   return failure(refused);
 }
 
