@@ -2,6 +2,7 @@
 import dataclasses
 import json
 import pathlib
+import re
 import subprocess
 import tempfile
 
@@ -14,6 +15,8 @@ FUSING_PASSES = ["prefill-fold-scale", "prefill-fuse-qkv-projection", "prefill-f
                  "prefill-fold-kv-append-into-epilogue", "prefill-fold-residual-into-epilogue",
                  "prefill-fold-activation-into-epilogue"]
 MOST_OVER_COMPULSORY = 1.15
+# Behind the names of kernels that calls of so many tokens at most launch; the plan is that of one schedule.
+_SCHEDULE = re.compile(r"_upto\d+$")
 # Of a launch's traffic: scalars of rows.
 MOST_REST = 0.05
 # Scalars and what several lanes ask for: bytes are not those of the sectors.
@@ -49,7 +52,7 @@ def count(setup, disabled):
              "-o", model])
         options = [model, f"--target=cuda-emu:{setup.chip}", f"--max-seq={setup.tokens}", f"--kv-layout={setup.kv_layout}",
                    *(f"--disable-pass={name}" for name in disabled)]
-        plan = run([setup.binaries / "prefill-opt", *options, "--compile-to=config"])
+        plan = run([setup.binaries / "prefill-opt", *options, f"--rows={setup.tokens}", "--compile-to=config"])
         run([setup.binaries / "prefill-opt", *options, "--compile", "-o", module])
         # Every token once, so that the embedding's rows are distinct.
         tokens.write_text(",".join(map(str, range(setup.tokens))))
@@ -128,7 +131,7 @@ def rows_of(plan, counters, tokens):
     """The launches of the layer, in order."""
     kernels = parse_kernels(plan)
     call = formulas.Call(tokens, 1)
-    return [row_of(launch, kernels[launch["kernel"]], call) for launch in counters if launch["layer"] >= 0]
+    return [row_of(launch, kernels[_SCHEDULE.sub("", launch["kernel"])], call) for launch in counters if launch["layer"] >= 0]
 
 
 def _mb(size):

@@ -10,6 +10,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/Timing.h"
 #include "prefill/Codegen/CPU/IsaTable.h"
+#include "prefill/Codegen/CUDA/ScheduleTable.h"
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
 #include "prefill/Pipelines/Compile.h"
 #include "prefill/Target/CUDA/CompileCudaObject.h"
@@ -32,6 +33,7 @@ struct DriverOptions {
   std::vector<CompileTarget> targets;
   std::string ptxas; ///< empty: the one that is found
   bool isaGiven = false;
+  int64_t rows = 0; ///< 0: not given
   std::optional<Level> stopAt;
   bool compileModule = false;
   bool explain = false;
@@ -41,7 +43,7 @@ struct DriverOptions {
 
 constexpr const char *kOptionList =
     "--compile, --compile-to=LEVEL, --explain, --list-tiles, --target=T, "
-    "--dtype=f32|bf16|f16, --kv-layout=L[:block_size], --max-seq=N, "
+    "--dtype=f32|bf16|f16, --kv-layout=L[:block_size], --max-seq=N, --rows=N, "
     "--disable-pass=FLAG, --isa=NAME, --cpu-caches=L1,L2,L3|host, "
     "--tuning=FILE, --ptxas=FILE|none, -o FILE, --mlir-…";
 
@@ -144,6 +146,9 @@ std::optional<int> checkTargets(DriverOptions &options) {
     return fail("more than one --target is given, expected one for "
                 "--compile-to");
   options.compile.target = options.targets.front();
+  if (options.rows && !(options.stopAt && options.compile.target.isCuda()))
+    return fail("--rows is for --compile-to with a target cuda:CHIP, whose "
+                "tiles depend on it");
   if (options.listTiles && !options.compile.target.isCuda())
     return fail("--list-tiles is for a target cuda:CHIP, but --target is " +
                 options.compile.target.planName());
@@ -202,9 +207,8 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
       continue;
     }
     static constexpr const char *valued[] = {
-        "compile-to", "target",       "dtype", "kv-layout",
-        "max-seq",    "disable-pass", "isa",   "cpu-caches",
-        "tuning",     "ptxas",        "o"};
+        "compile-to",   "target", "dtype",      "kv-layout", "max-seq", "rows",
+        "disable-pass", "isa",    "cpu-caches", "tuning",    "ptxas",   "o"};
     if (!llvm::is_contained(valued, name))
       return fail("unknown option '" + argument +
                   "', expected one of: " + kOptionList);
@@ -232,6 +236,11 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
           options.compile.maxSeq < 1)
         return fail("--max-seq is '" + value +
                     "', expected a number of at least 1");
+    } else if (name == "rows") {
+      if (value.getAsInteger(10, options.rows) || options.rows < 1)
+        return fail("--rows is '" + value +
+                    "', expected a number of at least 1");
+      options.compile.maxRows = scheduleOfCall(options.rows).maxRows;
     } else if (name == "disable-pass") {
       std::vector<std::string> known = optionalPassFlags();
       // The short spelling without the dialect's prefix is accepted as well.
@@ -312,9 +321,9 @@ int write(StringRef path, llvm::function_ref<void(llvm::raw_ostream &)> fill) {
 // `prefill-opt --dtype=f32` alone is told what is missing.
 bool mlir::prefill::wantsCompileDriver(int argc, char **argv) {
   static constexpr const char *own[] = {
-      "--compile", "--compile-to", "--explain",    "--list-tiles",   "--target",
-      "--dtype",   "--report",     "--kv-layout",  "--disable-pass", "--isa",
-      "--max-seq", "--tuning",     "--cpu-caches", "--ptxas"};
+      "--compile", "--compile-to", "--explain",   "--list-tiles",   "--target",
+      "--dtype",   "--report",     "--kv-layout", "--disable-pass", "--isa",
+      "--max-seq", "--rows",       "--tuning",    "--cpu-caches",   "--ptxas"};
   return llvm::any_of(
       llvm::ArrayRef<char *>(argv + 1, argc - 1), [](StringRef argument) {
         return llvm::is_contained(own, argument.split('=').first);
@@ -340,6 +349,9 @@ const char *mlir::prefill::compileDriverUsage() {
          "on a CPU)\n"
          "  --max-seq=N            default: 4096 or the model's maximum, "
          "whichever is less\n"
+         "  --rows=N               with --compile-to: what calls of N tokens "
+         "launch on cuda:CHIP\n"
+         "                         (default: calls of any length)\n"
          "  --cpu-caches=L1,L2,L3  sizes that tiles are made for (default "
          "32K,1M,32M), or host for this machine's\n"
          "  --tuning=FILE          block sizes that prefill-bench --tune "

@@ -34,6 +34,12 @@ const CudaSchedule *prefill::lookupCudaSchedule(int64_t maxRows) {
   return found == cudaSchedules().end() ? nullptr : found;
 }
 
+const CudaSchedule &prefill::scheduleOfCall(int64_t rows) {
+  return *llvm::find_if(cudaSchedules(), [&](const CudaSchedule &entry) {
+    return entry.maxRows == 0 || rows <= entry.maxRows;
+  });
+}
+
 std::string prefill::cudaScheduleLimits() {
   return llvm::join(llvm::map_range(cudaSchedules(),
                                     [](const CudaSchedule &entry) {

@@ -31,6 +31,8 @@ struct CudaSchedule {
 llvm::ArrayRef<CudaSchedule> cudaSchedules();
 /// Null where no schedule has that limit.
 const CudaSchedule *lookupCudaSchedule(int64_t maxRows);
+/// The one that runs calls of so many tokens.
+const CudaSchedule &scheduleOfCall(int64_t rows);
 /// "16, 128, ..., 0" for messages.
 std::string cudaScheduleLimits();
 
