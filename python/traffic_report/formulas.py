@@ -10,6 +10,8 @@ from traffic_report.kernels import Cache, PlanError, Tensor
 
 INT32, INT64 = 4, 8
 SECTOR_BYTES = 32
+# Of a warp, and columns of a chunk of 16 bytes: a row of an epilogue takes as many lanes as it has chunks.
+_WARP_LANES, _CHUNK_COLUMNS = 32, 8
 # A row of the batch's arrays, by the op that reads it.
 _BATCH_ROW_BYTES = {"embed": INT32, "rope": INT32, "kv_append": INT64, "select_rows": INT32}
 
@@ -145,7 +147,10 @@ def _sink_traffic(kernel, call):
     """Chunks of rows that an epilogue or rowwise body loads and stores."""
     rows = call.rows(kernel.domain)
     traffic = {}
-    if loads := sum(kernel.arguments[name].row_bytes for name in _row_loads(kernel)) * rows:
+    # Lanes of a warp that have no chunk of its rows read the next row's: those bytes have no formula.
+    lanes_have_chunks = kernel.kind != "gemm" or _WARP_LANES % _ceil_div(kernel.block_n, _CHUNK_COLUMNS) == 0
+    loads = sum(kernel.arguments[name].row_bytes for name in _row_loads(kernel)) * rows
+    if loads and lanes_have_chunks:
         traffic["epilogue.load"] = loads
     if angles := _angle_traffic(kernel, call):
         traffic["epilogue.load_angle"] = angles

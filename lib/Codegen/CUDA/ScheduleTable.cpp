@@ -3,6 +3,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 
@@ -10,13 +11,13 @@ using namespace mlir;
 using namespace mlir::prefill;
 
 // Decode steps of a batch; short chunks and prompts; prompts from where one
-// tile of rows fills no chip to where every chip has work for many waves, which
-// is where the time goes.
-static const CudaSchedule kSchedules[] = {{16, {1, 16}, 2048, 0.5},
-                                          {128, {64, 128}, 2048, 0.5},
-                                          {512, {256, 512}},
-                                          {2048, {1024, 2048}},
-                                          {0, {8192}}};
+// tile of rows fills no chip to where every chip has work for many waves. The
+// longer a prompt, the more time it takes and the more its say weighs.
+static const CudaSchedule kSchedules[] = {{16, {1, 16}, 2048, 0.25},
+                                          {128, {64, 128}, 2048, 0.25},
+                                          {512, {256, 512}, 0, 0.5},
+                                          {2048, {1024, 2048}, 0, 1.0},
+                                          {0, {8192}, 0, 2.0}};
 
 llvm::SmallVector<AttentionCall> CudaSchedule::attentionCalls() const {
   return llvm::map_to_vector(rows, [&](int64_t count) {
@@ -51,11 +52,12 @@ std::string prefill::cudaScheduleLimits() {
 /// The `common` number of tiles whose sum over the schedules is the least: of
 /// the tiles with that number that is the best in the schedule, the mean over
 /// its calls of time over the least that any tile takes. `time`: of a tile and
-/// a call of a schedule, by index.
+/// a call of a schedule, by index. `power`: of the number of tokens that the
+/// op's time grows with.
 template <typename Tile, typename Common, typename Time>
 static int64_t selectCommon(llvm::ArrayRef<CudaSchedule> schedules,
-                            llvm::ArrayRef<Tile> tiles, Common common,
-                            Time time) {
+                            llvm::ArrayRef<Tile> tiles, int power,
+                            Common common, Time time) {
   std::map<int64_t, double> sums;
   for (const CudaSchedule &schedule : schedules) {
     llvm::SmallVector<double> means(tiles.size(), 0.0);
@@ -72,7 +74,7 @@ static int64_t selectCommon(llvm::ArrayRef<CudaSchedule> schedules,
       known->second = std::min(known->second, mean);
     }
     for (auto [number, mean] : best)
-      sums[number] += schedule.weight * mean;
+      sums[number] += std::pow(schedule.weight, power) * mean;
   }
   auto least = std::min_element(
       sums.begin(), sums.end(),
@@ -88,7 +90,7 @@ int64_t prefill::commonGemmWidth(const CudaChip &chip,
       std::accumulate(columns.parts.begin(), columns.parts.end(), int64_t(0));
   llvm::SmallVector<GemmTile> tiles = gemmTiles(chip, columns, limits);
   return selectCommon(
-      schedules, llvm::ArrayRef<GemmTile>(tiles),
+      schedules, llvm::ArrayRef<GemmTile>(tiles), /*power=*/1,
       [](const GemmTile &tile) { return tile.blockN; },
       [&](const GemmTile &tile, const CudaSchedule &schedule, size_t call) {
         return estimatedGemmCycles(chip, tile, schedule.rows[call], total, k);
@@ -102,7 +104,7 @@ int64_t prefill::commonAttentionKeys(const CudaChip &chip,
   llvm::SmallVector<CudaAttentionTile> tiles =
       cudaAttentionTiles(chip, heads, {givenBlockQ, 0});
   return selectCommon(
-      schedules, llvm::ArrayRef<CudaAttentionTile>(tiles),
+      schedules, llvm::ArrayRef<CudaAttentionTile>(tiles), /*power=*/2,
       [](const CudaAttentionTile &tile) { return tile.blockKv; },
       [&](const CudaAttentionTile &tile, const CudaSchedule &schedule,
           size_t call) {
