@@ -1,6 +1,7 @@
 //===- ConvertToCPUKernels.cpp - tiled kernels to x86-64 vectors ----------===//
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "prefill/Codegen/CPU/EmitKernels.h"
+#include "prefill/Conversion/KernelContract.h"
 #include "prefill/Conversion/Passes.h"
 
 namespace mlir::prefill {
@@ -11,23 +12,20 @@ namespace mlir::prefill {
 using namespace mlir;
 using namespace mlir::prefill;
 
-template <typename OpTy> static bool contains(func::FuncOp kernel) {
-  return kernel.walk([](OpTy) { return WalkResult::interrupt(); })
-      .wasInterrupted();
-}
-
 static LogicalResult emitKernel(KernelABI &abi, const CpuIsa &isa,
                                 func::FuncOp tiled) {
-  if (contains<GemmOp>(tiled))
+  FailureOr<KernelKind> kind = findKernelKind(tiled, "cpu");
+  if (failed(kind))
+    return failure();
+  switch (*kind) {
+  case KernelKind::Gemm:
     return emitGemmKernel(abi, isa, tiled);
-  if (contains<RowwiseOp>(tiled))
+  case KernelKind::Rowwise:
     return emitRowwiseKernel(abi, isa, tiled);
-  if (contains<OnlineAttentionOp>(tiled) ||
-      contains<MaterializedAttentionOp>(tiled))
+  case KernelKind::Attention:
     return emitAttentionKernel(abi, isa, tiled);
-  return tiled.emitError() << "kernel " << tiled.getSymName()
-                           << " holds no compute op that target cpu can emit; "
-                              "expected gemm, rowwise or attention";
+  }
+  llvm_unreachable("unknown kind of kernel");
 }
 
 namespace {

@@ -1,6 +1,7 @@
 //===- ConvertToCUDAKernels.cpp - tiled kernels to CUDA threads -----------===//
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "prefill/Codegen/CUDA/EmitKernels.h"
+#include "prefill/Conversion/KernelContract.h"
 #include "prefill/Conversion/Passes.h"
 
 namespace mlir::prefill {
@@ -11,23 +12,20 @@ namespace mlir::prefill {
 using namespace mlir;
 using namespace mlir::prefill;
 
-template <typename OpTy> static bool contains(func::FuncOp kernel) {
-  return kernel.walk([](OpTy) { return WalkResult::interrupt(); })
-      .wasInterrupted();
-}
-
 static LogicalResult emitKernel(KernelFrame &frame, const CudaChip &chip,
                                 func::FuncOp tiled) {
-  if (contains<GemmOp>(tiled))
+  FailureOr<KernelKind> kind = findKernelKind(tiled, "cuda");
+  if (failed(kind))
+    return failure();
+  switch (*kind) {
+  case KernelKind::Gemm:
     return emitGemmKernel(frame, chip, tiled);
-  if (contains<RowwiseOp>(tiled))
+  case KernelKind::Rowwise:
     return emitRowwiseKernel(frame, chip, tiled);
-  if (contains<OnlineAttentionOp>(tiled) ||
-      contains<MaterializedAttentionOp>(tiled))
+  case KernelKind::Attention:
     return emitAttentionKernel(frame, chip, tiled);
-  return tiled.emitError() << "kernel " << tiled.getSymName()
-                           << " holds no compute op that target cuda can emit; "
-                              "expected gemm, rowwise or attention";
+  }
+  llvm_unreachable("unknown kind of kernel");
 }
 
 /// What no tile table may pass over: the launch would fail.

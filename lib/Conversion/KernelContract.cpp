@@ -18,3 +18,23 @@ LogicalResult prefill::verifyKernelFunction(func::FuncOp kernel) {
                   << ", which says how many workgroups run it";
   return success();
 }
+
+FailureOr<KernelKind> prefill::findKernelKind(func::FuncOp tiled,
+                                              StringRef target) {
+  std::optional<KernelKind> kind;
+  tiled.walk([&](Operation *op) {
+    if (isa<GemmOp>(op))
+      kind = KernelKind::Gemm;
+    else if (isa<RowwiseOp>(op))
+      kind = KernelKind::Rowwise;
+    else if (isa<OnlineAttentionOp, MaterializedAttentionOp>(op))
+      kind = KernelKind::Attention;
+    return kind ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  if (!kind)
+    return tiled.emitError()
+           << "kernel " << tiled.getSymName()
+           << " holds no compute op that target " << target
+           << " can emit; expected gemm, rowwise or attention";
+  return *kind;
+}

@@ -11,6 +11,12 @@ namespace mlir::prefill {
 /// diagnostic on failure.
 LogicalResult verifyKernelFunction(func::FuncOp kernel);
 
+/// What a tiled kernel computes.
+enum class KernelKind { Gemm, Rowwise, Attention };
+
+/// Emits a diagnostic where the kernel holds nothing that `target` can emit.
+FailureOr<KernelKind> findKernelKind(func::FuncOp tiled, StringRef target);
+
 } // namespace mlir::prefill
 
 #endif // PREFILL_CONVERSION_KERNELCONTRACT_H

@@ -1,10 +1,7 @@
 //===- KernelABI.cpp - what a CPU kernel is called with -------------------===//
 #include "prefill/Codegen/CPU/KernelABI.h"
-#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/IRMapping.h"
-#include "mlir/IR/Matchers.h"
+#include "prefill/Codegen/Common/TiledBody.h"
 
 using namespace mlir;
 using namespace mlir::prefill;
@@ -298,91 +295,18 @@ void KernelABI::finish(func::FuncOp tiled) {
   function.setSymNameAttr(name);
 }
 
-namespace {
-
-class BodyConverter {
-public:
-  BodyConverter(KernelABI &abi,
-                llvm::function_ref<LogicalResult(Operation *, KernelBuilder &,
-                                                 IRMapping &)>
-                    emitOp)
-      : abi(abi), emitOp(emitOp), b(abi.bodyBuilder()) {}
-
-  LogicalResult convertBlock(Block &block) {
-    for (Operation &op : block.without_terminator())
-      if (failed(convert(op)))
-        return failure();
-    return success();
-  }
-
-private:
-  LogicalResult convert(Operation &op) {
-    b.setLoc(op.getLoc());
-    if (auto forall = dyn_cast<scf::ForallOp>(op))
-      return convertForall(forall);
-    if (isa<tensor::DimOp, memref::DimOp>(op))
-      return convertDim(op);
-    if (isa<PrefillDialect>(op.getDialect()))
-      return emitOp(&op, b, mapping);
-    if (!isa<arith::ArithDialect, scf::SCFDialect, affine::AffineDialect>(
-            op.getDialect()))
-      return op.emitError() << "has no form at level kernel";
-    Operation *clone = b.cloneWithoutRegions(op, mapping);
-    for (auto [from, to] : llvm::zip(op.getRegions(), clone->getRegions()))
-      for (Block &block : from)
-        if (failed(convertNested(block, to)))
-          return failure();
-    return success();
-  }
-
-  LogicalResult convertNested(Block &block, Region &into) {
-    OpBuilder::InsertionGuard guard(b);
-    Block *copy = b.createBlock(&into);
-    for (BlockArgument argument : block.getArguments())
-      mapping.map(argument,
-                  copy->addArgument(argument.getType(), argument.getLoc()));
-    b.setInsertionPointToEnd(copy);
-    if (failed(convertBlock(block)))
-      return failure();
-    b.clone(*block.getTerminator(), mapping);
-    return success();
-  }
-
-  LogicalResult convertForall(scf::ForallOp forall) {
-    if (forall.getRank() != 1 || !forall.isNormalized() ||
-        forall.getNumResults() != 0)
-      return forall.emitError()
-             << "a kernel's workgroups are one loop from 0 with step 1";
-    LogicalResult result = success();
-    b.forLoop(abi.workgroupBegin, abi.workgroupEnd, 1, [&](Value workgroup) {
-      mapping.map(forall.getInductionVar(0), workgroup);
-      result = convertBlock(*forall.getBody());
-    });
-    return result;
-  }
-
-  LogicalResult convertDim(Operation &op) {
-    Value rows = abi.rowsOf(op.getOperand(0));
-    IntegerAttr dim;
-    if (!rows || !matchPattern(op.getOperand(1), m_Constant(&dim)) ||
-        dim.getInt() != 0)
-      return op.emitError() << "only the row count of an argument is known";
-    mapping.map(op.getResult(0), rows);
-    return success();
-  }
-
-  KernelABI &abi;
-  llvm::function_ref<LogicalResult(Operation *, KernelBuilder &, IRMapping &)>
-      emitOp;
-  KernelBuilder b;
-  IRMapping mapping;
-};
-
-} // namespace
-
 LogicalResult prefill::convertTiledBody(
     func::FuncOp tiled, KernelABI &abi,
     llvm::function_ref<LogicalResult(Operation *, KernelBuilder &, IRMapping &)>
         emitOp) {
-  return BodyConverter(abi, emitOp).convertBlock(tiled.getBody().front());
+  KernelBuilder b = abi.bodyBuilder();
+  return cloneTiledBody(
+      tiled, b,
+      {[&](OpFoldResult, llvm::function_ref<void(Value)> body) {
+         b.forLoop(abi.workgroupBegin, abi.workgroupEnd, 1, body);
+       },
+       [&](Value argument) { return abi.rowsOf(argument); },
+       [&](Operation *op, IRMapping &mapping) {
+         return emitOp(op, b, mapping);
+       }});
 }

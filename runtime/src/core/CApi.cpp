@@ -220,10 +220,11 @@ const char *prefill_module_variant(const prefill_module *module) {
 }
 void prefill_module_destroy(prefill_module *module) { delete module; }
 
-prefill_status prefill_weights_load(prefill_module *module,
-                                    const char *directory,
-                                    prefill_progress_fn progress, void *user,
-                                    prefill_weights **out) {
+/// Calls `load` with the checkpoint in `directory`.
+template <typename Load>
+static prefill_status withCheckpoint(const prefill_module *module,
+                                     const char *directory,
+                                     prefill_weights **out, Load load) {
   if (!module || !directory || !out)
     return nullArgument();
   return guarded([&] {
@@ -231,7 +232,16 @@ prefill_status prefill_weights_load(prefill_module *module,
         CheckpointSource::open(directory, module->impl->file());
     if (!source)
       return fail(source.takeError());
-    return wrap(packWeights(*module->impl, *source, progress, user), out);
+    return load(*source);
+  });
+}
+
+prefill_status prefill_weights_load(prefill_module *module,
+                                    const char *directory,
+                                    prefill_progress_fn progress, void *user,
+                                    prefill_weights **out) {
+  return withCheckpoint(module, directory, out, [&](CheckpointSource &source) {
+    return wrap(packWeights(*module->impl, source, progress, user), out);
   });
 }
 
@@ -240,22 +250,16 @@ prefill_status prefill_weights_load_cached(prefill_module *module,
                                            const char *cache_file, int verify,
                                            prefill_progress_fn progress,
                                            void *user, prefill_weights **out) {
-  if (!module || !directory || !out)
-    return nullArgument();
-  return guarded([&] {
-    Result<CheckpointSource> source =
-        CheckpointSource::open(directory, module->impl->file());
-    if (!source)
-      return fail(source.takeError());
+  return withCheckpoint(module, directory, out, [&](CheckpointSource &source) {
     Result<WeightsCache> cache = WeightsCache::create(
-        *module->impl, *source, cache_file ? cache_file : "");
+        *module->impl, source, cache_file ? cache_file : "");
     if (!cache)
       return fail(cache.takeError());
     Result<std::unique_ptr<ResidentWeights>> weights =
         cache->load(verify != 0, makeProgress(progress, user));
     bool used = weights && *weights;
     if (weights && !used)
-      weights = packWeights(*module->impl, *source, progress, user);
+      weights = packWeights(*module->impl, source, progress, user);
     if (!weights)
       return fail(weights.takeError());
     *out = new prefill_weights{std::move(*weights), std::move(*cache), used};

@@ -113,10 +113,8 @@ private:
   int64_t scratchUsed = 0;
 };
 
-/// Clones the body of a tiled kernel into the kernel of `abi`: scf.forall
-/// becomes a loop over [wg_begin, wg_end), dims become the ABI's row counts,
-/// scf, arith and affine ops are cloned. Ops of the prefill dialect are given
-/// to `emitOp` (with the values of index operands in `mapping`).
+/// cloneTiledBody into the kernel of `abi`: scf.forall becomes a loop over
+/// [wg_begin, wg_end).
 LogicalResult convertTiledBody(
     func::FuncOp tiled, KernelABI &abi,
     llvm::function_ref<LogicalResult(Operation *, KernelBuilder &, IRMapping &)>

@@ -121,10 +121,8 @@ private:
   DenseMap<Value, CudaScores> scoreOf;
 };
 
-/// Clones the body of a tiled kernel into the kernel of `frame`: scf.forall
-/// becomes the block's workgroup, if there is one; dims become row counts; scf,
-/// arith and affine ops are cloned. Ops of the prefill dialect are given to
-/// `emitOp` (with the values of index operands in `mapping`).
+/// cloneTiledBody into the kernel of `frame`: scf.forall becomes the block's
+/// workgroup, if there is one.
 LogicalResult convertTiledBody(
     func::FuncOp tiled, KernelFrame &frame,
     llvm::function_ref<LogicalResult(Operation *, CudaBuilder &, IRMapping &)>
