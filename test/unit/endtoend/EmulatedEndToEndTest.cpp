@@ -1,10 +1,9 @@
 // The golden models on the CUDA emulator: transformers' logits, and the same
 // bits however a prompt is run. Every memory access and synchronisation of
 // every kernel is checked on the way.
-#include "CompiledModel.h"
+#include "WaysToRun.h"
 #include "prefill/module_generated.h"
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <iterator>
@@ -41,21 +40,6 @@ class Emulated : public testing::TestWithParam<Variant> {
 protected:
   CompiledModel model{GetParam().model, GetParam().dtype, GetParam().layout,
                       kDevice};
-
-  /// A prompt in pieces of `piece` tokens.
-  Logits inPieces(const std::vector<int32_t> &tokens, size_t piece) {
-    PromptRun run = model.run();
-    return inPieces(run, tokens, piece);
-  }
-  Logits inPieces(PromptRun &run, const std::vector<int32_t> &tokens,
-                  size_t piece) {
-    Logits logits;
-    for (size_t begin = 0; begin < tokens.size(); begin += piece)
-      logits = run.prefill(
-          {tokens.begin() + begin,
-           tokens.begin() + std::min(begin + piece, tokens.size())});
-    return logits;
-  }
 };
 
 class EmulatedGolden : public Emulated {};
@@ -183,68 +167,22 @@ TEST_P(EmulatedWays, ChunksAndDecodeGiveTheBitsOfOneCall) {
             kHalfFactor * model.goldenError(GetParam().dtype, 129));
   for (size_t piece : {128, 64, 17, 50}) {
     PromptRun run = model.run();
-    EXPECT_EQ(inPieces(run, tokens, piece), whole) << "pieces of " << piece;
+    EXPECT_EQ(inPieces(run, tokens, {piece}), whole) << "pieces of " << piece;
     EXPECT_EQ(run.stored(), atOnce.stored()) << "pieces of " << piece;
   }
   for (int64_t length : {2, 15, 16, 17, 33}) {
     std::vector<int32_t> prompt(tokens.begin(), tokens.begin() + length);
-    EXPECT_EQ(inPieces(prompt, 1), model.run().prefill(prompt))
+    EXPECT_EQ(inPieces(model, prompt, {1}), model.run().prefill(prompt))
         << length << " decode steps";
   }
 }
 
 TEST_P(EmulatedWays, PoisonDoesNotMatter) {
-  for (int64_t length : {1, 15, 17, 64, 65, 100}) {
-    std::vector<int32_t> tokens = model.tokens(length + 2);
-    std::vector<int32_t> prompt(tokens.begin(), tokens.end() - 2);
-    PromptRun clean = model.run(), poisoned = model.run();
-    check(prefill_session_set_poison(poisoned.session.get(), 1), "poison");
-    check(prefill_kv_cache_poison_unused(poisoned.cache.get()), "poison cache");
-    Logits expected = clean.prefill(prompt);
-    ASSERT_TRUE(std::isfinite(expected[0]));
-    EXPECT_EQ(poisoned.prefill(prompt), expected) << length << " tokens";
-    for (int64_t i = length; i < length + 2; ++i)
-      EXPECT_EQ(poisoned.decode(tokens[i]), clean.decode(tokens[i]))
-          << "token " << i;
-  }
+  expectPoisonDoesNotMatter(model, {1, 15, 17, 64, 65, 100}, 2);
 }
 
 TEST_P(EmulatedWays, ASequenceDoesNotSeeItsBatch) {
-  std::vector<int32_t> tokens = model.tokens(129);
-  // Ragged, on top of different pasts, sequences not in cache order.
-  const std::vector<int64_t> past = {5, 0, 64}, lengths = {60, 1, 17};
-  PromptRun batch = model.run(3);
-  std::vector<Logits> alone;
-  std::vector<int32_t> packed, cuSeqlens = {0}, sequences = {2, 0, 1};
-  for (size_t i = 0; i < 3; ++i) {
-    std::vector<int32_t> first(tokens.begin() + i,
-                               tokens.begin() + i + past[i]);
-    std::vector<int32_t> second(tokens.begin() + i + past[i],
-                                tokens.begin() + i + past[i] + lengths[i]);
-    PromptRun single = model.run();
-    if (!first.empty()) {
-      single.prefill(first);
-      std::vector<int32_t> cu = {0, int32_t(first.size())};
-      Logits ignored(batch.vocab);
-      check(prefill_session_prefill_batch(batch.session.get(), first.data(),
-                                          cu.data(), &sequences[i], 1,
-                                          ignored.data()),
-            "past");
-    }
-    alone.push_back(single.prefill(second));
-    packed.insert(packed.end(), second.begin(), second.end());
-    cuSeqlens.push_back(packed.size());
-  }
-  Logits together(3 * batch.vocab);
-  check(prefill_session_prefill_batch(batch.session.get(), packed.data(),
-                                      cuSeqlens.data(), sequences.data(), 3,
-                                      together.data()),
-        "batch");
-  for (size_t i = 0; i < 3; ++i)
-    EXPECT_EQ(Logits(together.begin() + i * batch.vocab,
-                     together.begin() + (i + 1) * batch.vocab),
-              alone[i])
-        << "sequence " << i;
+  expectSequencesDoNotSeeTheirBatch(model);
 }
 
 TEST_P(EmulatedWays, SeedsDoNotMatter) {
@@ -258,18 +196,8 @@ TEST_P(EmulatedWays, SeedsDoNotMatter) {
 }
 
 TEST_P(EmulatedWays, EveryRowOfLogitsIsItsPrompts) {
-  constexpr int64_t longest = 66;
-  std::vector<int32_t> tokens = model.tokens(longest);
-  PromptRun rows = model.run();
-  Logits all(longest * rows.vocab);
-  check(prefill_session_prefill(rows.session.get(), tokens.data(), longest, 1,
-                                all.data()),
-        "all rows");
-  for (int64_t length : {1, 7, 16, 31, 32, 63, 64, 65, 66})
-    EXPECT_EQ(model.run().prefill({tokens.begin(), tokens.begin() + length}),
-              Logits(all.begin() + (length - 1) * rows.vocab,
-                     all.begin() + length * rows.vocab))
-        << length << " tokens";
+  expectRowsAreTheirPrompts(model, model.tokens(66),
+                            {1, 7, 16, 31, 32, 63, 64, 65, 66});
 }
 
 /// Sums over the sites of that name.

@@ -1,7 +1,7 @@
 // Compiled modules against transformers' logits and against themselves: every
 // way to run a prompt gives the same bits.
-#include "CompiledModel.h"
-#include <cmath>
+#include "WaysToRun.h"
+#include <algorithm>
 #include <gtest/gtest.h>
 
 using namespace prefill::test;
@@ -23,23 +23,6 @@ class EndToEnd : public testing::TestWithParam<Variant> {
 protected:
   CompiledModel model{GetParam().model, GetParam().dtype, GetParam().layout};
   bool isF32() const { return std::string(GetParam().dtype) == "f32"; }
-
-  /// A prompt in pieces of the given sizes, the last one repeated.
-  Logits inPieces(const std::vector<int32_t> &tokens,
-                  const std::vector<size_t> &sizes) {
-    PromptRun run = model.run();
-    Logits logits;
-    for (size_t begin = 0, piece = 0; begin < tokens.size(); ++piece) {
-      size_t size = sizes[std::min(piece, sizes.size() - 1)];
-      size_t end = std::min(begin + size, tokens.size());
-      if (end - begin == 1)
-        logits = run.decode(tokens[begin]);
-      else
-        logits = run.prefill({tokens.begin() + begin, tokens.begin() + end});
-      begin = end;
-    }
-    return logits;
-  }
 };
 
 TEST_P(EndToEnd, PrefillThenDecodeIsThePromptInOneCall) {
@@ -57,7 +40,7 @@ TEST_P(EndToEnd, PrefillThenDecodeIsThePromptInOneCall) {
           {7},
           {16},
           {33, 50, 1}})
-      EXPECT_EQ(inPieces(tokens, sizes), whole)
+      EXPECT_EQ(inPieces(model, tokens, sizes), whole)
           << length << " tokens, first piece " << sizes[0];
   }
 }
@@ -85,60 +68,12 @@ TEST_P(EndToEnd, ChunksWriteTheCacheOfTheWholePrompt) {
   }
 }
 
-// NaN in the arena, the scratch and every cache slot without a token, canaries
-// behind every buffer: not a bit changes.
 TEST_P(EndToEnd, PoisonDoesNotMatter) {
-  for (int64_t length : {1, 3, 5, 63, 64, 65, 129}) {
-    std::vector<int32_t> tokens = model.tokens(length + 3);
-    std::vector<int32_t> prompt(tokens.begin(), tokens.end() - 3);
-    PromptRun clean = model.run(), poisoned = model.run();
-    check(prefill_session_set_poison(poisoned.session.get(), 1), "poison");
-    check(prefill_kv_cache_poison_unused(poisoned.cache.get()), "poison cache");
-    Logits expected = clean.prefill(prompt);
-    ASSERT_TRUE(std::isfinite(expected[0]));
-    EXPECT_EQ(poisoned.prefill(prompt), expected) << length << " tokens";
-    for (int64_t i = length; i < length + 3; ++i)
-      EXPECT_EQ(poisoned.decode(tokens[i]), clean.decode(tokens[i]))
-          << "token " << i;
-  }
+  expectPoisonDoesNotMatter(model, {1, 3, 5, 63, 64, 65, 129}, 3);
 }
 
 TEST_P(EndToEnd, ASequenceDoesNotSeeItsBatch) {
-  std::vector<int32_t> tokens = model.tokens(129);
-  // Ragged, on top of different pasts, sequences not in cache order.
-  const std::vector<int64_t> past = {5, 0, 64}, lengths = {60, 1, 17};
-  PromptRun batch = model.run(3);
-  std::vector<Logits> alone;
-  std::vector<int32_t> packed, cuSeqlens = {0}, sequences = {2, 0, 1};
-  for (size_t i = 0; i < 3; ++i) {
-    std::vector<int32_t> first(tokens.begin() + i,
-                               tokens.begin() + i + past[i]);
-    std::vector<int32_t> second(tokens.begin() + i + past[i],
-                                tokens.begin() + i + past[i] + lengths[i]);
-    PromptRun single = model.run();
-    if (!first.empty()) {
-      single.prefill(first);
-      std::vector<int32_t> cu = {0, int32_t(first.size())};
-      Logits ignored(batch.vocab);
-      check(prefill_session_prefill_batch(batch.session.get(), first.data(),
-                                          cu.data(), &sequences[i], 1,
-                                          ignored.data()),
-            "past");
-    }
-    alone.push_back(single.prefill(second));
-    packed.insert(packed.end(), second.begin(), second.end());
-    cuSeqlens.push_back(packed.size());
-  }
-  Logits together(3 * batch.vocab);
-  check(prefill_session_prefill_batch(batch.session.get(), packed.data(),
-                                      cuSeqlens.data(), sequences.data(), 3,
-                                      together.data()),
-        "batch");
-  for (size_t i = 0; i < 3; ++i)
-    EXPECT_EQ(Logits(together.begin() + i * batch.vocab,
-                     together.begin() + (i + 1) * batch.vocab),
-              alone[i])
-        << "sequence " << i;
+  expectSequencesDoNotSeeTheirBatch(model);
 }
 
 TEST_P(EndToEnd, EveryLengthIsItsRowOfALongerPrompt) {
@@ -146,21 +81,12 @@ TEST_P(EndToEnd, EveryLengthIsItsRowOfALongerPrompt) {
   std::vector<int32_t> tokens;
   for (int32_t token : model.tokens(300))
     tokens.insert(tokens.end(), {token, (token * 7 + 1) % 128});
-  PromptRun rows = model.run();
-  Logits all(longest * rows.vocab);
-  check(prefill_session_prefill(rows.session.get(), tokens.data(), longest, 1,
-                                all.data()),
-        "all rows");
   // Every length below three tiles, then those around tile edges.
-  for (int64_t length = 1; length <= longest; ++length) {
-    int64_t fromEdge = std::min(length % 64, 64 - length % 64);
-    if (length > 200 && fromEdge > 2)
-      continue;
-    ASSERT_EQ(model.run().prefill({tokens.begin(), tokens.begin() + length}),
-              Logits(all.begin() + (length - 1) * rows.vocab,
-                     all.begin() + length * rows.vocab))
-        << length << " tokens";
-  }
+  std::vector<int64_t> lengths;
+  for (int64_t length = 1; length <= longest; ++length)
+    if (length <= 200 || std::min(length % 64, 64 - length % 64) <= 2)
+      lengths.push_back(length);
+  expectRowsAreTheirPrompts(model, tokens, lengths);
 }
 
 // What `prefill-opt --explain` predicts is what the runtime counts.

@@ -1,0 +1,34 @@
+// Ways to run a prompt that must give the same bits on every device.
+#ifndef PREFILL_TEST_UNIT_ENDTOEND_WAYSTORUN_H
+#define PREFILL_TEST_UNIT_ENDTOEND_WAYSTORUN_H
+
+#include "CompiledModel.h"
+
+namespace prefill::test {
+
+/// Logits of a prompt in pieces of the given sizes, the last one repeated. A
+/// piece of one token is a decode step.
+Logits inPieces(PromptRun &run, const std::vector<int32_t> &tokens,
+                const std::vector<size_t> &sizes);
+Logits inPieces(const CompiledModel &model, const std::vector<int32_t> &tokens,
+                const std::vector<size_t> &sizes);
+
+/// NaN in the arena, the scratch and every cache slot without a token, canaries
+/// behind every buffer: not a bit changes in prompts of these lengths, nor in
+/// `decodeSteps` steps behind each.
+void expectPoisonDoesNotMatter(const CompiledModel &model,
+                               const std::vector<int64_t> &lengths,
+                               int64_t decodeSteps);
+
+/// Ragged, on top of different pasts, sequences not in cache order.
+void expectSequencesDoNotSeeTheirBatch(const CompiledModel &model);
+
+/// Row `length - 1` of all logits of `tokens` is the logits of a prompt of
+/// `length` tokens.
+void expectRowsAreTheirPrompts(const CompiledModel &model,
+                               const std::vector<int32_t> &tokens,
+                               const std::vector<int64_t> &lengths);
+
+} // namespace prefill::test
+
+#endif // PREFILL_TEST_UNIT_ENDTOEND_WAYSTORUN_H
