@@ -241,10 +241,11 @@ public:
       return loaded.takeError();
     table = std::move(*loaded);
     for (const TunedOp &op : plan.list.ops)
-      if (launchesOf(*table, op, 1).empty())
-        return Error{ErrorCode::invalidModule, "the module has no launch " +
-                                                   rt::quote(op.launch) +
-                                                   " in a layer"};
+      for (int64_t rows : plan.list.rows)
+        if (launchesOf(*table, op, rows).empty())
+          return Error{ErrorCode::invalidModule,
+                       "the module has no launch " + rt::quote(op.launch) +
+                           " in a layer for " + std::to_string(rows) + " rows"};
     for (int i = 0; i < options.candidates; ++i) {
       if (!plan.wants(i))
         continue;

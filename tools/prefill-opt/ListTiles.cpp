@@ -1,6 +1,7 @@
 //===- ListTiles.cpp - `prefill-opt --list-tiles` -------------------------===//
 #include "ListTiles.h"
 #include "prefill/Codegen/CUDA/ChipTable.h"
+#include "prefill/Codegen/CUDA/ScheduleTable.h"
 #include "prefill/Dialect/Prefill/Transforms/TileCandidates.h"
 #include "llvm/Support/JSON.h"
 
@@ -13,7 +14,9 @@ static void writeTile(llvm::json::OStream &json, bool isGemm, int64_t first,
   json.attribute(isGemm ? "block_n" : "block_kv", second);
 }
 
-static void writeOp(llvm::json::OStream &json, const TileCandidates &op) {
+/// `table`: the same op in each schedule.
+static void writeOp(llvm::json::OStream &json, const TileCandidates &op,
+                    ArrayRef<const TileCandidates *> table) {
   json.attribute("section", op.isGemm ? "gemm" : "attention");
   json.attribute("name", op.name);
   json.attribute("dtype", op.dtype);
@@ -26,9 +29,10 @@ static void writeOp(llvm::json::OStream &json, const TileCandidates &op) {
   }
   json.attribute(op.isGemm ? "one_block_n" : "one_block_kv", op.oneSecond);
   json.attributeArray("table", [&] {
-    for (size_t i = 0; i < std::size(kTileRows); ++i)
-      json.object(
-          [&] { writeTile(json, op.isGemm, op.table.first, op.table.second); });
+    for (const TileCandidates *chosen : table)
+      json.object([&] {
+        writeTile(json, op.isGemm, chosen->table.first, chosen->table.second);
+      });
   });
   json.attributeArray("tiles", [&] {
     for (const TileCandidates::Tile &tile : op.tiles)
@@ -46,20 +50,39 @@ LogicalResult mlir::prefill::listTiles(
     ModuleOp model, const CompileOptions &options,
     llvm::function_ref<LogicalResult(PassManager &)> configure,
     llvm::raw_ostream &os) {
-  OwningOpRef<ModuleOp> config(model.clone());
-  if (failed(runToLevel(*config, Level::Config, options, configure)))
-    return failure();
+  const CudaChip &chip = *lookupCudaChip(options.target.chip);
+  SmallVector<int64_t> rows;
+  for (const CudaSchedule &schedule : cudaSchedules())
+    rows.push_back(schedule.maxRows ? schedule.maxRows : schedule.rows.back());
+  // Of each schedule.
+  std::vector<std::vector<TileCandidates>> lists;
+  for (const CudaSchedule &schedule : cudaSchedules()) {
+    CompileOptions own = options;
+    own.maxRows = schedule.maxRows;
+    OwningOpRef<ModuleOp> config(model.clone());
+    if (failed(runToLevel(*config, Level::Config, own, configure)))
+      return failure();
+    lists.push_back(listTileCandidates(*config, chip, rows));
+  }
   llvm::json::OStream json(os, /*IndentSize=*/1);
   json.object([&] {
     json.attribute("target", options.target.planName());
     json.attributeArray("rows", [&] {
-      for (int64_t rows : kTileRows)
-        json.value(rows);
+      for (int64_t count : rows)
+        json.value(count);
     });
     json.attributeArray("ops", [&] {
-      for (const TileCandidates &op : listTileCandidates(
-               *config, *lookupCudaChip(options.target.chip), kTileRows))
-        json.object([&] { writeOp(json, op); });
+      // The last one's: no call is too long for it.
+      for (const TileCandidates &op : lists.back()) {
+        SmallVector<const TileCandidates *> table;
+        for (const std::vector<TileCandidates> &list : lists) {
+          auto same = llvm::find_if(list, [&](const TileCandidates &other) {
+            return other.sameOp(op);
+          });
+          table.push_back(same == list.end() ? &op : &*same);
+        }
+        json.object([&] { writeOp(json, op, table); });
+      }
     });
   });
   os << "\n";

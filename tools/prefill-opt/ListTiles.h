@@ -7,14 +7,11 @@
 
 namespace mlir::prefill {
 
-/// The row counts that tiles are estimated and measured at.
-inline constexpr int64_t kTileRows[] = {16, 128, 512, 2048, 8192};
-
 /// Writes as JSON which tiles of the table fit each gemm and attention of the
-/// model on the chip of `options.target`, with the estimated time at each of
-/// kTileRows, and which one the compiler takes there: what `prefill-bench
-/// --tune` measures and a tuning file may name. `model` is at level model and
-/// is not changed. Emits an error on what the target refuses.
+/// model on the chip of `options.target`, with the estimated time at the most
+/// rows of each schedule, and which one the compiler takes there: what
+/// `prefill-bench --tune` measures and a tuning file may name. `model` is at
+/// level model and is not changed. Emits an error on what the target refuses.
 LogicalResult
 listTiles(ModuleOp model, const CompileOptions &options,
           llvm::function_ref<LogicalResult(PassManager &)> configure,

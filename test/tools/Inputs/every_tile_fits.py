@@ -6,6 +6,8 @@ import sys
 
 compiler, model, tiles, scratch = sys.argv[1:]
 listed = json.load(open(tiles))
+heights = [tile["block_m"] for tile in next(op for op in listed["ops"] if op["name"] == "gate_up_proj")["table"]]
+assert heights == sorted(heights) and heights[0] < heights[-1], f"few rows take low tiles, found {heights}"
 keys = {"gemm": ("n", "k"), "attention": ("group", "head_dim")}
 for place in (0, -1):
     sections = {}

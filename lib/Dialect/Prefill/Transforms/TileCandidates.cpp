@@ -79,11 +79,8 @@ prefill::listTileCandidates(ModuleOp config, const CudaChip &chip,
       made.name = kernel.getName().str();
       made.table = {tiles.getBlockM(),
                     made.isGemm ? tiles.getBlockN() : tiles.getBlockKv()};
-      auto known = llvm::find_if(all, [&](const TileCandidates &other) {
-        return other.isGemm == made.isGemm && other.dtype == made.dtype &&
-               other.n == made.n && other.k == made.k &&
-               other.group == made.group && other.headDim == made.headDim;
-      });
+      auto known = llvm::find_if(
+          all, [&](const TileCandidates &other) { return other.sameOp(made); });
       if (known == all.end()) {
         all.push_back(std::move(made));
         return;

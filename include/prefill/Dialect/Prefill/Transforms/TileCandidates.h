@@ -27,6 +27,12 @@ struct TileCandidates {
   bool oneSecond = false;
   std::pair<int64_t, int64_t> table; ///< what the module has
   std::vector<Tile> tiles;
+
+  /// An entry of a tuning file holds for both.
+  bool sameOp(const TileCandidates &other) const {
+    return isGemm == other.isGemm && dtype == other.dtype && n == other.n &&
+           k == other.k && group == other.group && headDim == other.headDim;
+  }
 };
 
 /// Those of the kernels of a module of level config whose rows are a call's
