@@ -210,22 +210,25 @@ mlir::prefill::compileModule(ModuleOp model, const CompileOptions &options,
     (target.kind == CompileTarget::CudaEmulation ? known->emulation
                                                  : known->device) = true;
   }
-  CompiledModule compiled;
+  // What one target refuses is known before code for another takes its time.
   std::vector<std::unique_ptr<PlanCompiler>> compilers;
-  std::vector<ModulePlan> plans;
   for (const PlanTargets &plan : wanted) {
     CompileOptions planOptions = options;
     planOptions.target = plan.target;
     compilers.push_back(
         std::make_unique<PlanCompiler>(model, planOptions, configure));
-    PlanCompiler &compiler = *compilers.back();
-    if (failed(compiler.lower()) ||
-        failed(plan.target.isCuda()
-                   ? compiler.addCudaCode(plan.device, plan.emulation,
-                                          assembler, compiled.warnings)
-                   : compiler.addCpuCode()))
+    if (failed(compilers.back()->lower()))
       return failure();
-    plans.push_back(std::move(compiler.plan));
+  }
+  CompiledModule compiled;
+  std::vector<ModulePlan> plans;
+  for (auto [plan, compiler] : llvm::zip_equal(wanted, compilers)) {
+    if (failed(plan.target.isCuda()
+                   ? compiler->addCudaCode(plan.device, plan.emulation,
+                                           assembler, compiled.warnings)
+                   : compiler->addCpuCode()))
+      return failure();
+    plans.push_back(std::move(compiler->plan));
   }
   auto bytes = writeModule(plans);
   if (failed(bytes))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 
 from gpu_check import Failure, contents, hardware
 from gpu_check.logits import read_npy, rel_error, rows_of
@@ -46,10 +47,25 @@ def tiles_in(text):
     return rows
 
 
+MANIFEST_KEYS = {"checks": list, "refused": list, "tune": list, "counters": dict, "continuation": bool, "lengths": list}
+
+
+def read_manifest(kit):
+    path = kit / "manifest.json"
+    try:
+        manifest = json.loads(path.read_text())
+    except ValueError as error:
+        raise Failure(f"{path} is damaged: {error}") from error
+    for key, kind in MANIFEST_KEYS.items():
+        if not isinstance(manifest, dict) or not isinstance(manifest.get(key), kind):
+            raise Failure(f"{path} is damaged: expected an object with '{key}', a {kind.__name__}")
+    return manifest
+
+
 class Check:
     def __init__(self, kit, options):
         self.kit, self.options = kit, options
-        self.manifest = json.loads((kit / "manifest.json").read_text())
+        self.manifest = read_manifest(kit)
         self.start = time.monotonic()
         self.deadline = self.start
         self.scratch = tempfile.TemporaryDirectory()
@@ -105,8 +121,13 @@ class Check:
     def unpack(self, name) -> pathlib.Path:
         path = pathlib.Path(self.scratch.name, name)
         if not path.exists():
+            packed = self.kit / (name + ".gz")
+            try:
+                module = gzip.decompress(packed.read_bytes())
+            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+                raise Failure(f"{packed} is damaged: {error}") from error
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(gzip.decompress((self.kit / (name + ".gz")).read_bytes()))
+            path.write_bytes(module)
         return path
 
     def program(self, name, *arguments):

@@ -211,6 +211,8 @@ def build_kit(options):
     """A kit appears complete or not at all."""
     kit = pathlib.Path(options.build_kit).absolute()
     where = f"--build-kit is {options.build_kit!r}"
+    if not options.build_kit:
+        raise Failure(f"{where}, expected a new directory")
     if kit.exists() and not kit.is_dir():
         raise Failure(f"{where}, which is no directory, expected a new one")
     if kit.exists() and any(kit.iterdir()):

@@ -4,6 +4,7 @@ driver, where the compiled kernels run on the emulator. Times of that driver are
     PREFILL_BIN=build/release/bin python3 -m unittest discover -s test/python -p test_gpu_check.py
 """
 
+import argparse
 import gzip
 import json
 import os
@@ -20,7 +21,7 @@ STUB = BIN.parent / "lib" / "cuda-stub"
 TIMEOUT_S = 1800
 
 sys.path.insert(0, str(ROOT / "python"))
-from gpu_check import check, contents  # noqa: E402
+from gpu_check import Failure, check, contents  # noqa: E402
 
 
 def execute(*command, **environment):
@@ -77,6 +78,24 @@ class WithoutAGpu(unittest.TestCase):
             self.assertEqual(result.returncode, 2)
             self.assertRegex(result.stderr, r"\Aerror: [^\n]*no such thing\n\Z")
             self.assertEqual([path.name for path in pathlib.Path(directory).iterdir()], ["bin"])
+
+
+    def test_a_damaged_kit_is_named(self):
+        with tempfile.TemporaryDirectory() as directory:
+            kit = pathlib.Path(directory)
+            for text in ("", "[]", "{}", '{"checks": 3}'):
+                (kit / "manifest.json").write_text(text)
+                with self.assertRaisesRegex(Failure, "manifest.json is damaged"):
+                    check.read_manifest(kit)
+            manifest = {"checks": [], "refused": [], "tune": [], "counters": {}, "continuation": False, "lengths": []}
+            (kit / "manifest.json").write_text(json.dumps(manifest))
+            run_of = check.Check(kit, argparse.Namespace())
+            self.addCleanup(run_of.scratch.cleanup)
+            packed = gzip.compress(bytes(range(256)) * 64)
+            for damaged in (packed[:-9], packed[:20] + b"\xff\xff" + packed[22:], b"no archive"):
+                (kit / "module.pfm.gz").write_bytes(damaged)
+                with self.assertRaisesRegex(Failure, "module.pfm.gz is damaged"):
+                    run_of.unpack("module.pfm")
 
 
 class FullKit(unittest.TestCase):

@@ -145,6 +145,9 @@ std::optional<int> checkTargets(DriverOptions &options) {
   if (options.stopAt && options.targets.size() > 1)
     return fail("more than one --target is given, expected one for "
                 "--compile-to");
+  if (options.listTiles && options.targets.size() > 1)
+    return fail("more than one --target is given, expected one for "
+                "--list-tiles");
   options.compile.target = options.targets.front();
   if (options.rows && !(options.stopAt && options.compile.target.isCuda()))
     return fail("--rows is for --compile-to with a target cuda:CHIP, whose "

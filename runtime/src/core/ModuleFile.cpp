@@ -28,13 +28,27 @@ std::string hex(uint64_t value) {
   return text;
 }
 
-/// The version first: files of version 1 have no checksum.
+/// Before anything else: what the rest of the file looks like is the version's.
+Result<void> verifyVersion(const uint8_t *bytes, uint64_t size) {
+  flatbuffers::Verifier verifier(bytes, size);
+  const auto *root = flatbuffers::GetRoot<flatbuffers::Table>(bytes);
+  if (!root->VerifyTableStart(verifier) ||
+      !root->VerifyField<int32_t>(verifier, module::Module::VT_FORMAT_VERSION,
+                                  sizeof(int32_t)))
+    return invalidModule(
+        "the file is truncated or damaged (FlatBuffers verification failed)");
+  int32_t version =
+      root->GetField<int32_t>(module::Module::VT_FORMAT_VERSION, 0);
+  if (version != moduleFormatVersion)
+    return invalidModule("format version " + std::to_string(version) +
+                         ", this runtime reads version " +
+                         std::to_string(moduleFormatVersion) +
+                         " (compile the model again)");
+  return {};
+}
+
 Result<void> verifyChecksum(const module::Module &file, const uint8_t *bytes,
                             uint64_t size) {
-  if (file.format_version() != moduleFormatVersion)
-    return invalidModule(
-        "format version " + std::to_string(file.format_version()) +
-        ", this runtime reads version " + std::to_string(moduleFormatVersion));
   std::optional<size_t> at = module::checksumOffset(bytes);
   if (!at)
     return invalidModule("the file is damaged: it has no checksum");
@@ -133,6 +147,8 @@ Result<const module::Module *> prefill::rt::verifyModule(const std::byte *data,
   if (size >= FLATBUFFERS_MAX_BUFFER_SIZE)
     return invalidModule(std::to_string(size) +
                          " bytes, expected less than 2 GiB");
+  if (Result<void> ok = verifyVersion(bytes, size); !ok)
+    return ok.takeError();
   flatbuffers::Verifier verifier(bytes, size, /*max_depth=*/64,
                                  /*max_tables=*/1'000'000);
   if (!module::VerifyModuleBuffer(verifier))

@@ -103,6 +103,18 @@ TEST(ModuleFileHostile, Truncated) {
         << size;
 }
 
+TEST(ModuleFileHostile, OlderFormatsAreNamed) {
+  // A table without what the format has had since.
+  flatbuffers::FlatBufferBuilder builder;
+  auto start = builder.StartTable();
+  builder.AddElement<int32_t>(module::Module::VT_FORMAT_VERSION, 3, 0);
+  builder.Finish(flatbuffers::Offset<module::Module>(builder.EndTable(start)),
+                 module::ModuleIdentifier());
+  const uint8_t *bytes = builder.GetBufferPointer();
+  EXPECT_THAT(loadError({bytes, bytes + builder.GetSize()}),
+              HasSubstr("format version 3, this runtime reads version 4"));
+}
+
 /// A change of the tables and what the message must say.
 struct Damage {
   const char *name;
