@@ -35,6 +35,8 @@ public:
   LogicalResult lower() {
     plan.target = options.target.isCuda() ? "cuda" : "cpu";
     plan.chip = options.target.chip;
+    if (options.target.isCuda())
+      plan.multiprocessors = lookupCudaChip(plan.chip)->sms;
     if (failed(runToLevel(*fused, Level::Fused, options, configure)))
       return failure();
     SmallVector<int64_t> limits = {0};
@@ -144,7 +146,7 @@ private:
       return failure();
     for (const AssembledKernel &kernel : object->kernels) {
       plan.resources[kernel.name] = {kernel.registers, kernel.spillBytes,
-                                     kernel.occupancy};
+                                     kernel.residentBlocks, kernel.occupancy};
       if (kernel.spillBytes)
         warnings.push_back("kernel " + kernel.name + " spills " +
                            std::to_string(kernel.spillBytes) +

@@ -97,6 +97,14 @@ class Describe(unittest.TestCase):
         tool("prefill-opt", place("tiny.mlir"), "--compile", "--target=cuda:sm_86", "--dtype=f16", "-o", place("cubin.pfm"))
         text = tool("prefill-run", place("cubin.pfm"), "--describe")
         self.assertIn("cuda:sm_86 cubin", text)
+        # How the tiles of a long prompt fill an RTX 3090.
+        waves = dict((name, (int(tiles), float(count), int(places), int(idle))) for name, tiles, count, places, idle in
+                     re.findall(r"^  (\w+): (\d+) tiles, ([\d.]+) waves of (\d+), (\d+) SMs idle in the last$", text, re.MULTILINE))
+        tiles, count, places, idle = waves["gate_up_proj"]
+        self.assertAlmostEqual(count, tiles / places, places=2)
+        self.assertEqual(places % 82, 0)
+        self.assertEqual(idle, max(0, 82 - tiles % places) if tiles % places else 0)
+        self.assertIn("8192 tokens, a row of logits, 82 SMs", text)
         lines = LINE.findall(text)
         self.assertGreaterEqual(len(lines), 8)
         for name, chip, registers, spills, shared, occupancy in lines:

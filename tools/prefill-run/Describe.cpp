@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -35,6 +36,9 @@ const char *sourceName(module::WeightSource source) {
   }
   return "?";
 }
+
+/// What is printed of a schedule for calls of any length.
+constexpr int64_t longPrompt = 8192;
 
 int64_t byteSize(module::DType dtype) {
   return dtype == module::DType::f32 ? 4 : 2;
@@ -128,7 +132,38 @@ private:
       out << ' ' << bucket;
     out << " and multiples of the last\n";
     printBuffers(schedule);
+    printWaves(schedule);
     printLaunches(schedule);
+  }
+
+  /// How the tiles of the schedule's longest call fill the GPU that they were
+  /// chosen for; where the assembler told how many share a multiprocessor.
+  void printWaves(const module::Schedule &schedule) {
+    int64_t sms = plan.multiprocessors();
+    if (sms == 0)
+      return;
+    int64_t rows = schedule.max_rows() ? schedule.max_rows() : longPrompt;
+    out << "waves      " << rows << " tokens, a row of logits, " << sms
+        << " SMs\n";
+    std::set<uint32_t> printed;
+    for (const module::Launch *launch : *schedule.launches()) {
+      const module::Kernel &kernel = *plan.kernels()->Get(launch->kernel());
+      int64_t places = sms * kernel.cuda()->resident_blocks();
+      if (places == 0 || !printed.insert(launch->kernel()).second)
+        continue;
+      const module::Grid &grid = *kernel.grid();
+      int64_t data = grid.domain() == module::RowDomain::tokens ? rows : 1;
+      int64_t tiles =
+          (data + grid.block() - 1) / grid.block() * grid.multiplier();
+      int64_t tail = tiles % places;
+      char waves[32];
+      std::snprintf(waves, sizeof waves, "%.2f",
+                    double(tiles) / double(places));
+      out << "  " << kernel.name()->str() << ": " << tiles << " tiles, "
+          << waves << " waves of " << places << ", "
+          << (tail ? std::max<int64_t>(0, sms - tail) : 0)
+          << " SMs idle in the last\n";
+    }
   }
 
   void printBuffers(const module::Schedule &schedule) {

@@ -38,8 +38,11 @@ prefill::compileCudaObject(ModuleOp kernels, const CudaChip &chip,
       return attr ? attr.getInt() : 0;
     };
     kernel.sharedBytes = number(kSharedBytesAttr);
-    kernel.occupancy = occupancy(chip, number(kBlockThreadsAttr),
-                                 kernel.sharedBytes, kernel.registers);
+    int64_t threads = number(kBlockThreadsAttr);
+    kernel.residentBlocks =
+        blocksPerSM(chip, threads, kernel.sharedBytes, kernel.registers);
+    kernel.occupancy =
+        occupancy(chip, threads, kernel.sharedBytes, kernel.registers);
   }
   return object;
 }

@@ -194,6 +194,7 @@ LogicalResult PlanWriter::readCudaKernel(FunctionOpInterface kernel,
   entry.cuda->shared_bytes = shared.getInt();
   KernelResources found = input.resources.lookup(kernel.getName());
   entry.cuda->registers = found.registers;
+  entry.cuda->resident_blocks = found.residentBlocks;
   entry.cuda->spill_bytes = found.spillBytes;
   entry.cuda->occupancy = static_cast<float>(found.occupancy);
   return success();
@@ -435,6 +436,7 @@ LogicalResult PlanWriter::compareWeights(ModuleOp other) {
 LogicalResult PlanWriter::write() {
   table->target = input.target;
   table->chip = input.chip;
+  table->multiprocessors = input.multiprocessors;
   if (failed(readManifest(input.schedules.front().config)))
     return failure();
   for (const ModuleSchedule &schedule : input.schedules) {

@@ -42,6 +42,7 @@ Result<void> verifyResources(const module::Plan &plan,
       {"shared_bytes", cuda->shared_bytes(), 227 << 10},
       {"registers", cuda->registers(), 255},
       {"spill_bytes", cuda->spill_bytes(), 1 << 20},
+      {"resident_blocks", cuda->resident_blocks(), 64},
   };
   for (const auto &range : ranges)
     if (auto ok = checkRange(what + ": " + range.name, range.value,
@@ -144,6 +145,11 @@ Result<void> verifyTarget(const module::Module &file, uint32_t index) {
     return invalidModule("plan " + std::to_string(index) + " for " +
                          quote(target) + ": chip is " + quote(chip) +
                          ", expected " + (isCuda(plan) ? "sm_XX" : "none"));
+  if (auto ok = checkRange("plan " + std::to_string(index) + " for " +
+                               quote(target) + ": multiprocessors",
+                           plan.multiprocessors(), 0, isCuda(plan) ? 4096 : 0);
+      !ok)
+    return ok;
   if (isCuda(plan) && file.kv_cache()->layout() == module::KVLayout::paged_vnni)
     return invalidModule("plan " + std::to_string(index) + " for " +
                          quote(target) +

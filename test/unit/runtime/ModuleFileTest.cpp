@@ -178,6 +178,8 @@ const Damage damages[] = {
                                          module::DType::f32, 0, 8, 8, 64);
      },
      "kv_cache num_kv_heads is 0"},
+    {"Multiprocessors", [](auto &m) { m.plans[0]->multiprocessors = 1; },
+     "plan 0 for 'cpu': multiprocessors is 1, expected 0 to 0"},
     {"NoSchedule", [](auto &m) { m.plans[0]->schedules.clear(); },
      "the plan for 'cpu' has 0 schedules, expected 1 to 64"},
     {"LastScheduleIsLimited",

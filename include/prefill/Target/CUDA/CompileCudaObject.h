@@ -20,10 +20,11 @@ namespace mlir::prefill {
 /// What the assembler says of a kernel.
 struct AssembledKernel {
   std::string name;
-  int64_t registers = 0;   ///< for each thread
-  int64_t spillBytes = 0;  ///< stores and loads, for each thread
-  int64_t sharedBytes = 0; ///< static ones and the window
-  double occupancy = 0;    ///< resident warps over the most that an SM holds
+  int64_t registers = 0;      ///< for each thread
+  int64_t spillBytes = 0;     ///< stores and loads, for each thread
+  int64_t sharedBytes = 0;    ///< static ones and the window
+  int64_t residentBlocks = 0; ///< that share an SM
+  double occupancy = 0;       ///< resident warps over the most that an SM holds
 };
 
 struct CudaObject {

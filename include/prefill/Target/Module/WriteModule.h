@@ -26,7 +26,7 @@ struct ModuleCode {
 
 /// What the assembler said of a CUDA kernel; all 0 where there was none.
 struct KernelResources {
-  int64_t registers = 0, spillBytes = 0;
+  int64_t registers = 0, spillBytes = 0, residentBlocks = 0;
   double occupancy = 0;
 };
 
@@ -40,8 +40,9 @@ struct ModuleSchedule {
 
 /// The model compiled for one target.
 struct ModulePlan {
-  std::string target; ///< "cpu", "cuda"
-  std::string chip;   ///< "sm_80"; empty for cpu
+  std::string target;          ///< "cpu", "cuda"
+  std::string chip;            ///< "sm_80"; empty for cpu
+  int64_t multiprocessors = 0; ///< that tiles were chosen for; 0 for cpu
   /// At least one, the longest calls last. A kernel's name means the same
   /// kernel in all of them, and so does a weight's.
   std::vector<ModuleSchedule> schedules;
