@@ -126,7 +126,8 @@ class Builder:
             module.unlink()
         with open(self.kit / "golden/real.f32", "wb") as file:
             logits["f32"].tofile(file)
-        return {"real": {"shape": shape, "module": f"modules/bench/{shape}-bf16.pfm", "error": rel_error(logits["bf16"], logits["f32"])}}
+        error = rel_error(logits["bf16"], logits["f32"])
+        return {"real": {"shape": shape, "module": f"modules/bench/{shape}-bf16.pfm", "error": error}}
 
     def counters(self, chip):
         """What the emulator counts for the tiles of a chip."""
