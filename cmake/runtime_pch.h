@@ -1,4 +1,5 @@
-// Precompiled for the runtime and for tools that do not include MLIR; a source still includes what it uses.
+// Precompiled for the runtime and for tools that do not include MLIR; a source
+// still includes what it uses.
 #include "prefill/module_generated.h"
 #include <algorithm>
 #include <atomic>
