@@ -49,6 +49,7 @@ constexpr Step kSteps[] = {
     {Level::Fused, "prefill-verify-fused", nullptr, kRequired},
 
     {Level::Config, "prefill-select-lowering-strategy", "plain=true"},
+    {Level::Config, "prefill-split-kv", nullptr, kOptional, kWhole, Step::Cuda},
     // Kernels for CUDA read weights as the checkpoint has them.
     {Level::Config, "prefill-pack-weights", nullptr, kRequired, kWhole,
      Step::Cpu},
@@ -94,8 +95,18 @@ std::string tunedTiles(const CompileOptions &options) {
          list("attention-tiles", found->second.attentions);
 }
 
+/// Unfused attention has no splits.
+bool splitsKeys(const CompileOptions &options) {
+  return !options.deterministic &&
+         !llvm::is_contained(options.disabledPasses,
+                             "prefill-convert-attention-to-online");
+}
+
 std::string requiredOptions(const Step &step, const CompileOptions &options) {
   StringRef flag = step.flag;
+  if (flag == "prefill-split-kv")
+    return "target=" + options.target.planName() +
+           " max-rows=" + std::to_string(options.maxRows);
   if (flag == "prefill-specialize-model") {
     std::string text = "kv-layout=" + options.kvLayout +
                        " block-size=" + std::to_string(options.kvBlockSize) +
@@ -162,6 +173,8 @@ LogicalResult mlir::prefill::buildLevel(Level level,
   Step::Targets others = options.target.isCuda() ? Step::Cpu : Step::Cuda;
   for (const Step &step : kSteps) {
     if (step.level != level || step.targets == others)
+      continue;
+    if (StringRef(step.flag) == "prefill-split-kv" && !splitsKeys(options))
       continue;
     std::string passOptions = requiredOptions(step, options);
     if (step.optional &&

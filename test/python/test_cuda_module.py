@@ -37,7 +37,8 @@ def setUpModule():
     scratch = tempfile.TemporaryDirectory()
     tool("prefill-translate", "--import-hf", TINY, "-o", place("tiny.mlir"))
     tool("prefill-opt", place("tiny.mlir"), "--compile", "--target=cpu", "--target=cuda-emu:sm_80", "--target=cuda:sm_80",
-         "--ptxas=none", "--dtype=bf16", "-o", place("both.pfm"))
+         "--ptxas=none", "--dtype=bf16", "--deterministic", "-o", place("both.pfm"))
+    tool("prefill-opt", place("tiny.mlir"), "--compile", "--target=cuda-emu:sm_80", "--dtype=bf16", "-o", place("split.pfm"))
     tool("prefill-opt", place("tiny.mlir"), "--compile", "--target=cuda:sm_90", "--ptxas=none", "--dtype=bf16",
          "-o", place("ptx.pfm"))
 
@@ -178,13 +179,49 @@ class Emulate(unittest.TestCase):
 
     def test_counters_for_people(self):
         text = run("--device=cuda-emu:sm_80", "--counters")
-        self.assertRegex(text, r"(?m)^attention +\d+ +\d+")
+        self.assertRegex(text, r"(?m)^attention\w* +\d+ +\d+")
         self.assertRegex(text, r"(?m)^  attention\.load_k ")
 
     def test_devices_without_counters_refuse_the_options(self):
         for option in ("--counters", "--count-only", "--emulation-seed=1"):
             self.assertIn("is for emulated devices, but --device is 'cpu'",
                           error_of("prefill-run", place("both.pfm"), "--random-weights=1", "--text", PROMPT, option))
+
+
+class Split(unittest.TestCase):
+    """Attention of short calls over splits of the keys: what is compiled where nobody asks for --deterministic."""
+
+    def logits(self, module, *options):
+        tool("prefill-run", place(module), "--weights", TINY, "--text", PROMPT * 12, "--device=cuda-emu:sm_80",
+             "--logits-out", place("out.npy"), *options)
+        return np.load(place("out.npy"), allow_pickle=False).reshape(-1)
+
+    def test_describe_says_whether_bits_depend_on_the_call(self):
+        for module, word in (("both.pfm", "yes"), ("split.pfm", "no"), ("ptx.pfm", "no")):
+            self.assertIn(f"\ndeterministic {word}\n", tool("prefill-run", place(module), "--describe"))
+        tool("prefill-opt", place("tiny.mlir"), "--compile", "--target=cuda-emu:sm_80", "--dtype=bf16",
+             "--disable-pass=prefill-split-kv", "-o", place("whole.pfm"))
+        self.assertIn("\ndeterministic yes\n", tool("prefill-run", place("whole.pfm"), "--describe"))
+        np.testing.assert_array_equal(self.logits("whole.pfm"), self.logits("both.pfm"))
+
+    def test_chunks_agree_within_rounding(self):
+        whole = self.logits("both.pfm")
+        np.testing.assert_array_equal(self.logits("both.pfm", "--chunk=100"), whole)
+        for chunk in (1, 50):
+            chunked = self.logits("split.pfm", f"--chunk={chunk}")
+            self.assertLess(np.linalg.norm(chunked - whole) / np.linalg.norm(whole), 0.03, chunk)
+
+    def test_unfused_attention_is_whole(self):
+        tool("prefill-opt", place("tiny.mlir"), "--compile", "--target=cuda-emu:sm_80", "--dtype=bf16",
+             "--disable-pass=prefill-convert-attention-to-online", "-o", place("plain.pfm"))
+        self.assertIn("\ndeterministic yes\n", tool("prefill-run", place("plain.pfm"), "--describe"))
+
+    def test_stats_are_those_of_the_schedule_that_ran(self):
+        for options, kernels in (((), 6), (("--count-only",), 6)):
+            stats = json.loads(tool("prefill-run", place("split.pfm"), "--random-weights=1", "--text", PROMPT, "--stats=json",
+                                    "--device=cuda-emu:sm_80", *options))
+            self.assertEqual(stats["kernels_per_layer"], kernels)
+            self.assertIn("combine_splits", [launch["name"] for launch in stats["launches"]])
 
 
 if __name__ == "__main__":

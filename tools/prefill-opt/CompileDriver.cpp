@@ -44,7 +44,8 @@ struct DriverOptions {
 constexpr const char *kOptionList =
     "--compile, --compile-to=LEVEL, --explain, --list-tiles, --target=T, "
     "--dtype=f32|bf16|f16, --kv-layout=L[:block_size], --max-seq=N, --rows=N, "
-    "--disable-pass=FLAG, --isa=NAME, --cpu-caches=L1,L2,L3|host, "
+    "--disable-pass=FLAG, --deterministic, --isa=NAME, "
+    "--cpu-caches=L1,L2,L3|host, "
     "--tuning=FILE, --ptxas=FILE|none, -o FILE, --mlir-…";
 
 int fail(const llvm::Twine &message) {
@@ -200,13 +201,15 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
     if (hasValue)
       std::tie(name, value) = argument.split('=');
     name = name.drop_while([](char c) { return c == '-'; });
-    if (name == "compile" || name == "explain" || name == "list-tiles") {
+    if (name == "compile" || name == "explain" || name == "list-tiles" ||
+        name == "deterministic") {
       if (hasValue)
         return fail("option --" + name + " takes no value, got '" + value +
                     "'");
-      (name == "compile"   ? options.compileModule
-       : name == "explain" ? options.explain
-                           : options.listTiles) = true;
+      (name == "compile"         ? options.compileModule
+       : name == "explain"       ? options.explain
+       : name == "deterministic" ? options.compile.deterministic
+                                 : options.listTiles) = true;
       continue;
     }
     static constexpr const char *valued[] = {
@@ -324,9 +327,10 @@ int write(StringRef path, llvm::function_ref<void(llvm::raw_ostream &)> fill) {
 // `prefill-opt --dtype=f32` alone is told what is missing.
 bool mlir::prefill::wantsCompileDriver(int argc, char **argv) {
   static constexpr const char *own[] = {
-      "--compile", "--compile-to", "--explain",   "--list-tiles",   "--target",
-      "--dtype",   "--report",     "--kv-layout", "--disable-pass", "--isa",
-      "--max-seq", "--rows",       "--tuning",    "--cpu-caches",   "--ptxas"};
+      "--compile",      "--compile-to", "--explain",       "--list-tiles",
+      "--target",       "--dtype",      "--report",        "--kv-layout",
+      "--disable-pass", "--isa",        "--max-seq",       "--tuning",
+      "--cpu-caches",   "--ptxas",      "--deterministic", "--rows"};
   return llvm::any_of(
       llvm::ArrayRef<char *>(argv + 1, argc - 1), [](StringRef argument) {
         return llvm::is_contained(own, argument.split('=').first);
@@ -364,6 +368,10 @@ const char *mlir::prefill::compileDriverUsage() {
          "                         without it a module has PTX alone, which "
          "the driver compiles\n"
          "  --disable-pass=FLAG    leave a pass out (repeatable)\n"
+         "  --deterministic        CUDA: a token has the same bits in any "
+         "chunk and batch; without it they agree\n"
+         "                         within rounding, and short calls against "
+         "long caches are faster\n"
          "  --explain              what was refused or not folded and why, "
          "memory by class\n"
          "  --list-tiles           the tiles that fit each gemm and attention "

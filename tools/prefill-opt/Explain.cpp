@@ -1,6 +1,7 @@
 //===- Explain.cpp - `prefill-opt --explain` ------------------------------===//
 #include "Explain.h"
 #include "prefill/Codegen/CPU/IsaTable.h"
+#include "prefill/Codegen/CUDA/ScheduleTable.h"
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -145,13 +146,16 @@ static int64_t scoreHeads(ModuleOp tiled) {
   return found && heads ? heads.getInt() : 0;
 }
 
+/// What prefill-plan-memory found out about a plan.
+static int64_t plannedBytes(ModuleOp config, StringRef name) {
+  auto entry = config.lookupSymbol<func::FuncOp>(kEntryName);
+  auto attr = entry ? entry->getAttrOfType<IntegerAttr>(name) : IntegerAttr();
+  return attr ? attr.getInt() : 0;
+}
+
 static void explainMemory(ModuleOp config, int64_t scratch, int64_t heads,
                           llvm::raw_ostream &os) {
-  auto entry = config.lookupSymbol<func::FuncOp>(kEntryName);
-  auto bytes = [&](StringRef name) -> int64_t {
-    auto attr = entry ? entry->getAttrOfType<IntegerAttr>(name) : IntegerAttr();
-    return attr ? attr.getInt() : 0;
-  };
+  auto bytes = [&](StringRef name) { return plannedBytes(config, name); };
   os << "memory in bytes, M_pad padded tokens, R_pad padded rows of logits, T "
         "threads:\n";
   os << "  weights " << bytes("prefill.weights_bytes") << "\n";
@@ -166,6 +170,33 @@ static void explainMemory(ModuleOp config, int64_t scratch, int64_t heads,
   if (heads)
     os << " + " << 4 * heads << " * M_pad * longest sequence";
   os << "\n";
+}
+
+/// Calls of few tokens that launch other kernels in other buffers than
+/// `config`, the plan of long ones: attention over splits of the keys.
+static LogicalResult explainShortCalls(ModuleOp model, ModuleOp config,
+                                       CompileOptions options,
+                                       ConfigurePasses configure,
+                                       llvm::raw_ostream &os) {
+  if (!options.target.isCuda())
+    return success();
+  for (const CudaSchedule &schedule : cudaSchedules()) {
+    if (schedule.maxRows == 0)
+      continue;
+    options.maxRows = schedule.maxRows;
+    OwningOpRef<ModuleOp> shorter =
+        runCopy(model, Level::Config, options, configure);
+    if (!shorter)
+      return failure();
+    int64_t kernels = kernelsPerLayer(*shorter);
+    int64_t rowBytes = plannedBytes(*shorter, "prefill.activation_row_bytes");
+    if (kernels != kernelsPerLayer(config) ||
+        rowBytes != plannedBytes(config, "prefill.activation_row_bytes"))
+      os << "calls of up to " << schedule.maxRows << " tokens: " << kernels
+         << " kernels a layer, activation peak " << rowBytes << " * M_pad + "
+         << plannedBytes(*shorter, "prefill.logits_row_bytes") << " * R_pad\n";
+  }
+  return success();
 }
 
 static void explainPadding(ModuleOp config, llvm::raw_ostream &os) {
@@ -208,6 +239,8 @@ LogicalResult mlir::prefill::explain(ModuleOp model,
   os << notFolded << " not folded; " << kernelsPerLayer(*config)
      << " kernels a layer\n";
   explainMemory(*config, *scratch, scoreHeads(*tiled), os);
+  if (failed(explainShortCalls(model, *config, options, configure, os)))
+    return failure();
   explainPadding(*config, os);
   return success();
 }

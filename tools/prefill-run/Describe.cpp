@@ -73,6 +73,7 @@ public:
 
   void print() {
     printCode();
+    printDeterminism();
     printWeights();
     printKernels();
     for (const module::Schedule *schedule : *plan.schedules())
@@ -95,6 +96,16 @@ private:
       out << ", " << formatBytes(double(code->object()->size()))
           << (device == chosen ? ", chosen here" : "") << "\n";
     }
+  }
+
+  /// Of attention over splits of the keys a row's bits depend on how many
+  /// tokens are computed beside it.
+  void printDeterminism() {
+    bool splits = false;
+    for (const module::Schedule *schedule : *plan.schedules())
+      for (const module::Launch *launch : *schedule->launches())
+        splits |= launch->name() && launch->name()->str() == "combine_splits";
+    out << "deterministic " << (splits ? "no" : "yes") << "\n";
   }
 
   void printWeights() {

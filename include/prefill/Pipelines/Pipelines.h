@@ -38,6 +38,9 @@ struct CompileOptions {
   /// CUDA: the schedule that level config and those behind it are of, by its
   /// limit. 0: calls of any length.
   int64_t maxRows = 0;
+  /// A row has the same bits in every call, whatever is computed beside it and
+  /// wherever the call before ended: CUDA's attention is never split.
+  bool deterministic = false;
   std::vector<std::string> disabledPasses; ///< flags of passes to leave out
   std::string isa =
       "avx512_bf16"; ///< the variant that levels kernel and target print

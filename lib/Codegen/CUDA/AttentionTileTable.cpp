@@ -1,6 +1,6 @@
 //===- AttentionTileTable.cpp - tile sizes of attention on CUDA -----------===//
 #include "prefill/Codegen/CUDA/AttentionTileTable.h"
-#include "prefill/Analysis/AttentionBlockRange.h"
+#include "prefill/Analysis/AttentionSplits.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
 #include <queue>
@@ -314,26 +314,44 @@ prefill::cudaAttentionTile(const CudaChip &chip, const AttentionHeads &heads,
   return timed.tiles[size_t(llvm::min_element(times) - times.begin())];
 }
 
+/// A split is as a KV head of its own with a share of the keys.
+static double estimatedSplitTime(const CudaChip &chip, AttentionHeads heads,
+                                 CudaAttentionTile tile,
+                                 const AttentionLayout &layout,
+                                 AttentionCall call, int64_t splits) {
+  heads.numKvHeads *= splits;
+  if (splits > 1)
+    call.keys =
+        llvm::alignTo(llvm::divideCeil(call.keys, splits), kSplitAlignment);
+  return double(splits) *
+         estimatedAttentionTime(chip, heads, tile, layout, call);
+}
+
 SplitAttention prefill::splitAttention(const CudaChip &chip,
                                        const AttentionHeads &heads,
-                                       CudaAttentionTile tile, int64_t rows) {
-  SplitAttention found{tile, 1};
-  int64_t slots = 0;
-  for (CudaAttentionTile lower : cudaAttentionTiles(chip, heads)) {
-    if (lower.blockKv != tile.blockKv || lower.blockQ > tile.blockQ ||
-        (slots && lower.blockQ < found.tile.blockQ))
-      continue;
-    AttentionLayout layout = cantFail(attentionLayout(chip, heads, lower));
+                                       CudaAttentionTile tile,
+                                       llvm::ArrayRef<AttentionCall> calls) {
+  llvm::SmallVector<SplitAttention> candidates{{tile, 1}};
+  llvm::SmallVector<AttentionLayout> layouts{
+      cantFail(attentionLayout(chip, heads, tile))};
+  for (CudaAttentionTile candidate : cudaAttentionTiles(chip, heads)) {
+    AttentionLayout layout = cantFail(attentionLayout(chip, heads, candidate));
     int64_t more = heads.slidingWindow ? 0 : kSplitRegisters;
     if (layout.registers + more > kMaxThreadRegisters)
       continue;
-    found.tile = lower;
-    slots = chip.sms * layout.blocksPerSM;
+    for (int64_t splits = 2; splits <= kMaxAttentionSplits; splits *= 2) {
+      candidates.push_back({candidate, splits});
+      layouts.push_back(layout);
+    }
   }
-  int64_t tiles = llvm::divideCeil(rows, found.tile.blockQ) * heads.numKvHeads;
-  while (found.splits < kMaxAttentionSplits && tiles * found.splits < slots)
-    found.splits *= 2;
-  if (found.splits == 1)
-    found.tile = tile;
-  return found;
+  llvm::SmallVector<double> sums(candidates.size(), 0.0);
+  for (const AttentionCall &call : calls) {
+    llvm::SmallVector<double> times;
+    for (auto [candidate, layout] : llvm::zip(candidates, layouts))
+      times.push_back(estimatedSplitTime(chip, heads, candidate.tile, layout,
+                                         call, candidate.splits));
+    for (auto [sum, time] : llvm::zip(sums, times))
+      sum += time / *llvm::min_element(times);
+  }
+  return candidates[llvm::min_element(sums) - sums.begin()];
 }

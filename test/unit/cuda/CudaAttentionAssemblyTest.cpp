@@ -1,7 +1,7 @@
 // Attention kernels of target cuda as PTX and machine code, with the tiles that
 // the table chooses.
 #include "CudaAttention.h"
-#include "prefill/Codegen/CUDA/AttentionTileTable.h"
+#include "prefill/Codegen/CUDA/ScheduleTable.h"
 #include "prefill/Target/CUDA/CompileCudaObject.h"
 #include "llvm/Support/Error.h"
 #include "gtest/gtest.h"
@@ -80,19 +80,19 @@ TEST_P(CudaAttentionAssembly, NoSpills) {
   }
   // Three loops.
   expectNoSpills(chip, shipped(chip, 128, 4, 4096, "paged_nhd"));
-  // Splits, with the highest tile that they may have, and of a decode step.
-  for (int64_t headDim : {64, 128})
-    for (int64_t window : {0, 4096}) {
-      AttentionProblem p = shipped(chip, headDim, 4, window, "paged_nhd");
-      SplitAttention split =
-          splitAttention(chip, headsOf(p), {p.blockQ, p.blockKv}, /*rows=*/1);
-      p.numSplits = split.splits;
-      p.blockQ = split.tile.blockQ;
-      ASSERT_GT(p.numSplits, 1);
-      expectNoSpills(chip, p);
-      p.blockQ = 4;
-      expectNoSpills(chip, p);
-    }
+  // Splits, in the schedules that have them.
+  for (const CudaSchedule &schedule : cudaSchedules().take_front(2))
+    for (int64_t headDim : {64, 128})
+      for (int64_t window : {0, 4096}) {
+        AttentionProblem p = shipped(chip, headDim, 4, window, "paged_nhd");
+        SplitAttention split = splitAttention(
+            chip, headsOf(p), {p.blockQ, p.blockKv}, schedule.attentionCalls());
+        p.numSplits = split.splits;
+        p.blockQ = split.tile.blockQ;
+        p.blockKv = split.tile.blockKv;
+        ASSERT_GT(p.numSplits, 1);
+        expectNoSpills(chip, p);
+      }
 }
 
 INSTANTIATE_TEST_SUITE_P(Chips, CudaAttentionAssembly,

@@ -1,4 +1,5 @@
-#include "prefill/Codegen/CUDA/AttentionTileTable.h"
+#include "prefill/Codegen/CUDA/ScheduleTable.h"
+#include "llvm/Support/Error.h"
 #include "llvm/Support/MathExtras.h"
 #include "gtest/gtest.h"
 
@@ -117,6 +118,39 @@ TEST(CudaAttentionTileTable, ShortPromptsTakeSmallerTiles) {
       cudaAttentionTile(chip, headsOf(128, 4), AttentionCall(4096));
   ASSERT_TRUE(few && many);
   EXPECT_LT(few->blockQ, many->blockQ);
+}
+
+// A decode step of Llama-3-8B has eight tiles: as splits they are most of the
+// places that a chip has, and less time by the estimate that chose them.
+TEST(CudaAttentionTileTable, SplitsFillTheChip) {
+  for (const CudaChip &chip : cudaChips())
+    for (int64_t headDim : {64, 128})
+      for (const CudaSchedule &schedule : cudaSchedules().take_front(2)) {
+        SCOPED_TRACE(chip.name.str() + " head_dim " + std::to_string(headDim) +
+                     " up to " + std::to_string(schedule.maxRows));
+        AttentionHeads heads = headsOf(headDim, 4);
+        llvm::SmallVector<AttentionCall> calls = schedule.attentionCalls();
+        CudaAttentionTile whole =
+            llvm::cantFail(cudaAttentionTile(chip, heads, calls));
+        SplitAttention split = splitAttention(chip, heads, whole, calls);
+        EXPECT_TRUE(llvm::isPowerOf2_64(split.splits));
+        EXPECT_GE(split.splits, 2);
+        EXPECT_LE(split.splits, kMaxAttentionSplits);
+        EXPECT_EQ(128 % split.tile.blockKv, 0);
+        int64_t tiles =
+            llvm::divideCeil(calls.front().queries, split.tile.blockQ);
+        EXPECT_GE(tiles * heads.numKvHeads * split.splits, chip.sms / 2);
+      }
+}
+
+// Where the tiles fill the chip there is nothing to gain.
+TEST(CudaAttentionTileTable, ManyHeadsStayWhole) {
+  const CudaChip &chip = *lookupCudaChip("sm_80");
+  AttentionHeads heads = headsOf(128, 1, 16 * chip.sms);
+  AttentionCall call(128, 2176);
+  CudaAttentionTile whole =
+      llvm::cantFail(cudaAttentionTile(chip, heads, call));
+  EXPECT_EQ(splitAttention(chip, heads, whole, call).splits, 1);
 }
 
 TEST(CudaAttentionTileTable, PlainIsTheSmallest) {

@@ -41,7 +41,7 @@ struct Compiled {
 static const Compiled &compile(const std::string &name,
                                const std::string &dtype,
                                const std::string &layout,
-                               const std::string &target) {
+                               const std::string &target, bool deterministic) {
   struct Scratch {
     std::string path;
     Scratch() {
@@ -55,17 +55,19 @@ static const Compiled &compile(const std::string &name,
   };
   static Scratch scratch;
   static std::map<std::string, Compiled> compiled;
-  Compiled &entry = compiled[name + " " + dtype + " " + layout + " " + target];
+  std::string options = " --target=" + target + " --dtype=" + dtype +
+                        " --kv-layout=" + layout +
+                        (deterministic ? " --deterministic" : "");
+  Compiled &entry = compiled[name + options];
   if (!entry.file.empty())
     return entry;
   std::string stem = scratch.path + "/" + std::to_string(compiled.size());
   shell(std::string(PREFILL_TOOLS_DIR) + "/prefill-translate --import-hf " +
         PREFILL_GOLDEN_DIR + "/" + name + " -o " + stem + ".mlir");
   entry.model = stem + ".mlir";
-  entry.explanation =
-      shell(std::string(PREFILL_TOOLS_DIR) + "/prefill-opt " + entry.model +
-            " --compile --explain --target=" + target + " --dtype=" + dtype +
-            " --kv-layout=" + layout + " --max-seq=640 -o " + stem + ".pfm");
+  entry.explanation = shell(std::string(PREFILL_TOOLS_DIR) + "/prefill-opt " +
+                            entry.model + " --compile --explain --max-seq=640" +
+                            options + " -o " + stem + ".pfm");
   entry.file = stem + ".pfm";
   return entry;
 }
@@ -73,11 +75,11 @@ static const Compiled &compile(const std::string &name,
 CompiledModel::CompiledModel(const std::string &name, const std::string &dtype,
                              const std::string &layout,
                              const std::string &deviceName, int threads,
-                             uint64_t emulationSeed)
+                             uint64_t emulationSeed, bool deterministic)
     : directory(std::string(PREFILL_GOLDEN_DIR) + "/" + name) {
   bool isCpu = deviceName.rfind("cpu", 0) == 0;
   const Compiled &compiled =
-      compile(name, dtype, layout, isCpu ? "cpu" : deviceName);
+      compile(name, dtype, layout, isCpu ? "cpu" : deviceName, deterministic);
   const std::string &file = compiled.file;
   modelFile = compiled.model;
   moduleFile = compiled.file;

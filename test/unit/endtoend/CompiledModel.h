@@ -49,10 +49,11 @@ public:
   /// Compiles test/golden/`name` for the device, a cpu or an emulated chip
   /// (once for each set of arguments; later calls take the file of the first)
   /// and loads it. Throws on failure, with the tool's or the runtime's message.
+  /// `deterministic`: attention's keys are never split.
   CompiledModel(const std::string &name, const std::string &dtype,
                 const std::string &layout = "contiguous",
                 const std::string &device = "cpu", int threads = 2,
-                uint64_t emulationSeed = 0);
+                uint64_t emulationSeed = 0, bool deterministic = false);
 
   PromptRun run(int64_t sequences = 1) const;
   /// The first `count` tokens of the model's fixed list.

@@ -36,10 +36,15 @@ std::string nameOf(const testing::TestParamInfo<Variant> &info) {
   return name;
 }
 
+/// As it is compiled where nobody says anything: attention of short calls is
+/// split.
 class Emulated : public testing::TestWithParam<Variant> {
 protected:
-  CompiledModel model{GetParam().model, GetParam().dtype, GetParam().layout,
-                      kDevice};
+  explicit Emulated(bool deterministic = false)
+      : model(GetParam().model, GetParam().dtype, GetParam().layout, kDevice,
+              /*threads=*/2, /*emulationSeed=*/0, deterministic) {}
+
+  CompiledModel model;
 };
 
 class EmulatedGolden : public Emulated {};
@@ -50,6 +55,33 @@ TEST_P(EmulatedGolden, LogitsAreTransformers) {
     double error = relativeError(logits, model.golden(length));
     EXPECT_LE(error, kHalfFactor * model.goldenError(GetParam().dtype, length))
         << length << " tokens";
+  }
+  // Short calls against many keys.
+  for (int64_t piece : {1, 113}) {
+    std::vector<int32_t> tokens = model.tokens(513);
+    PromptRun run = model.run();
+    run.prefill({tokens.begin(), tokens.end() - piece});
+    Logits logits = run.prefill({tokens.end() - piece, tokens.end()});
+    EXPECT_LE(relativeError(logits, model.golden(513)),
+              kHalfFactor * model.goldenError(GetParam().dtype, 513))
+        << "the last " << piece << " of 513 tokens";
+  }
+}
+
+// Six where attention is split: the outputs of splits are combined.
+TEST_P(EmulatedGolden, SixLaunchesALayerInShortCalls) {
+  PromptRun run = model.run();
+  run.prefill(model.tokens(5));
+  EXPECT_EQ(prefill_session_kernels_per_layer(run.session.get()), 6);
+  int64_t layers = model.info().num_layers;
+  const char *names[] = {"qkv_proj", "attention",    "combine_splits",
+                         "o_proj",   "gate_up_proj", "down_proj"};
+  for (int64_t i = 0; i < 6 * layers; ++i) {
+    prefill_launch_info launch{};
+    check(prefill_session_get_launch(run.session.get(), i + 1, &launch),
+          "launch");
+    EXPECT_EQ(launch.layer, i / 6);
+    EXPECT_STREQ(launch.name, names[i % 6]);
   }
 }
 
@@ -115,9 +147,26 @@ TEST_P(EmulatedGolden, LaunchesSayWhatTheyAre) {
     }
 }
 
+INSTANTIATE_TEST_SUITE_P(
+    Models, EmulatedGolden,
+    testing::Values(
+        Variant{"llama-bias", "bf16"}, Variant{"llama-f16", "f16"},
+        Variant{"llama-gqa3", "bf16"}, Variant{"llama-mha", "bf16"},
+        Variant{"llama-mqa", "bf16"}, Variant{"llama-rope-linear", "bf16"},
+        Variant{"llama-rope-llama3", "bf16"}, Variant{"llama-sharded", "bf16"},
+        Variant{"mistral", "bf16"}, Variant{"mistral-window", "bf16"},
+        Variant{"qwen2", "bf16"}, Variant{"qwen3", "bf16"}),
+    nameOf);
+
+/// What has the same bits however a prompt is run: --deterministic.
+class EmulatedWays : public Emulated {
+protected:
+  EmulatedWays() : Emulated(/*deterministic=*/true) {}
+};
+
 // Calls of each of these lengths have launches of their own, but for what the
 // compiler found to be the same.
-TEST_P(EmulatedGolden, ScheduleOfACallDoesNotMatter) {
+TEST_P(EmulatedWays, ScheduleOfACallDoesNotMatter) {
   const std::vector<int64_t> pieces = {1, 16, 17, 128, 129, 300};
   int64_t total = std::accumulate(pieces.begin(), pieces.end(), int64_t(0));
   std::vector<int32_t> tokens(total);
@@ -145,19 +194,6 @@ TEST_P(EmulatedGolden, ScheduleOfACallDoesNotMatter) {
     EXPECT_EQ(chunkedValues, values) << "layer " << layer;
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Models, EmulatedGolden,
-    testing::Values(
-        Variant{"llama-bias", "bf16"}, Variant{"llama-f16", "f16"},
-        Variant{"llama-gqa3", "bf16"}, Variant{"llama-mha", "bf16"},
-        Variant{"llama-mqa", "bf16"}, Variant{"llama-rope-linear", "bf16"},
-        Variant{"llama-rope-llama3", "bf16"}, Variant{"llama-sharded", "bf16"},
-        Variant{"mistral", "bf16"}, Variant{"mistral-window", "bf16"},
-        Variant{"qwen2", "bf16"}, Variant{"qwen3", "bf16"}),
-    nameOf);
-
-class EmulatedWays : public Emulated {};
 
 TEST_P(EmulatedWays, ChunksAndDecodeGiveTheBitsOfOneCall) {
   std::vector<int32_t> tokens = model.tokens(129);
@@ -190,7 +226,7 @@ TEST_P(EmulatedWays, SeedsDoNotMatter) {
   Logits expected = model.run().prefill(tokens);
   for (uint64_t seed : {1, 2, 12345}) {
     CompiledModel other(GetParam().model, GetParam().dtype, GetParam().layout,
-                        kDevice, 1, seed);
+                        kDevice, 1, seed, /*deterministic=*/true);
     EXPECT_EQ(other.run().prefill(tokens), expected) << "seed " << seed;
   }
 }
@@ -242,6 +278,96 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{"mistral-window", "bf16", "contiguous"},
                     Variant{"mistral-window", "bf16", "paged_nhd:16"},
                     Variant{"qwen3", "bf16", "head_major"}),
+    nameOf);
+
+/// Attention over splits, where they have keys.
+class EmulatedSplits : public Emulated {
+protected:
+  /// A prompt of 400 tokens, then a chunk and two decode steps.
+  std::vector<Logits> continuation(const CompiledModel &compiled,
+                                   bool poison = false) const {
+    std::vector<int32_t> tokens = compiled.tokens(503);
+    PromptRun run = compiled.run();
+    if (poison) {
+      check(prefill_session_set_poison(run.session.get(), 1), "poison");
+      check(prefill_kv_cache_poison_unused(run.cache.get()), "poison cache");
+    }
+    run.prefill({tokens.begin(), tokens.begin() + 400});
+    return {run.prefill({tokens.begin() + 400, tokens.begin() + 501}),
+            run.decode(tokens[501]), run.decode(tokens[502])};
+  }
+};
+
+TEST_P(EmulatedSplits, AgreeWithTheWholeWithinTolerance) {
+  CompiledModel whole(GetParam().model, GetParam().dtype, GetParam().layout,
+                      kDevice, 2, 0, /*deterministic=*/true);
+  std::vector<Logits> expected = continuation(whole),
+                      logits = continuation(model);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    double error = relativeError(logits[i], expected[i]);
+    EXPECT_LE(error, model.goldenError(GetParam().dtype, 513)) << "call " << i;
+    // They are different kernels; one split has all keys of a small window.
+    if (model.info().sliding_window == 0)
+      EXPECT_NE(logits[i], expected[i]) << "call " << i;
+  }
+}
+
+// A split without a key leaves its part of a buffer as it is.
+TEST_P(EmulatedSplits, PoisonDoesNotMatter) {
+  EXPECT_EQ(continuation(model, /*poison=*/true), continuation(model));
+}
+
+// They are combined in one order.
+TEST_P(EmulatedSplits, SeedsDoNotMatter) {
+  std::vector<Logits> expected = continuation(model);
+  for (uint64_t seed : {1, 12345}) {
+    CompiledModel other(GetParam().model, GetParam().dtype, GetParam().layout,
+                        kDevice, 1, seed);
+    EXPECT_EQ(continuation(other), expected) << "seed " << seed;
+  }
+}
+
+// Decode steps of a batch on pasts of every length, and a short chunk.
+TEST_P(EmulatedSplits, BatchesAgreeWithinTolerance) {
+  std::vector<int32_t> tokens = model.tokens(500);
+  const std::vector<int64_t> past = {300, 7, 450}, lengths = {1, 17, 1};
+  PromptRun batch = model.run(3);
+  std::vector<Logits> alone;
+  std::vector<int32_t> packed, cuSeqlens = {0}, sequences = {2, 0, 1};
+  for (size_t i = 0; i < 3; ++i) {
+    auto begin = tokens.begin() + i;
+    std::vector<int32_t> first(begin, begin + past[i]);
+    std::vector<int32_t> second(begin + past[i], begin + past[i] + lengths[i]);
+    PromptRun single = model.run();
+    single.prefill(first);
+    alone.push_back(single.prefill(second));
+    std::vector<int32_t> cu = {0, int32_t(first.size())};
+    Logits ignored(batch.vocab);
+    check(prefill_session_prefill_batch(batch.session.get(), first.data(),
+                                        cu.data(), &sequences[i], 1,
+                                        ignored.data()),
+          "past");
+    packed.insert(packed.end(), second.begin(), second.end());
+    cuSeqlens.push_back(packed.size());
+  }
+  Logits together(3 * batch.vocab);
+  check(prefill_session_prefill_batch(batch.session.get(), packed.data(),
+                                      cuSeqlens.data(), sequences.data(), 3,
+                                      together.data()),
+        "batch");
+  for (size_t i = 0; i < 3; ++i)
+    EXPECT_LE(relativeError(Logits(together.begin() + i * batch.vocab,
+                                   together.begin() + (i + 1) * batch.vocab),
+                            alone[i]),
+              model.goldenError(GetParam().dtype, 513))
+        << "sequence " << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, EmulatedSplits,
+    testing::Values(Variant{"llama-gqa3", "bf16", "paged_nhd:16"},
+                    Variant{"llama-f16", "f16", "contiguous"},
+                    Variant{"mistral-window", "bf16", "head_major"}),
     nameOf);
 
 // The cache's layout changes where keys lie, and nothing else.

@@ -117,19 +117,23 @@ cudaAttentionTile(const CudaChip &chip, const AttentionHeads &heads,
                   llvm::ArrayRef<AttentionCall> calls, bool plain = false,
                   CudaAttentionTile given = {0, 0});
 
+/// Tokens of calls whose attention may be split; more of them have tiles enough
+/// for any chip, and outputs of splits would fill memory.
+inline constexpr int64_t kMaxSplitRows = 128;
 /// More splits cost more to combine than a chip's empty places are worth.
 inline constexpr int64_t kMaxAttentionSplits = 16;
 struct SplitAttention {
   CudaAttentionTile tile;
   int64_t splits;
 };
-/// Splits of the keys with which the tiles of `rows` query rows of one sequence
-/// fill the chip's slots: a power of two up to kMaxAttentionSplits, 1 where
-/// the tiles alone fill them. The tile is `tile`, or the highest below it with
-/// as many keys whose registers have room for what splits need besides; with
-/// none there is one split.
+/// Splits of the keys, a power of two up to kMaxAttentionSplits, and the tile
+/// whose estimated times over the calls, of one sequence each, are the least
+/// with them; 1 and `tile` where that is faster as a whole. Tiles have room in
+/// registers for what splits need besides; their bits are their own, so that
+/// they need not have as many keys as those of whole attention.
 SplitAttention splitAttention(const CudaChip &chip, const AttentionHeads &heads,
-                              CudaAttentionTile tile, int64_t rows);
+                              CudaAttentionTile tile,
+                              llvm::ArrayRef<AttentionCall> calls);
 
 /// Largest head size: its sums fill the registers of a warp with 16 rows.
 inline constexpr int64_t kMaxAttentionHeadDim = 256;

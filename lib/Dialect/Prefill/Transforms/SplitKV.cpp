@@ -6,6 +6,7 @@
 #include "TargetTiles.h"
 #include "prefill/Analysis/AttentionSplits.h"
 #include "prefill/Codegen/CUDA/GemmTileTable.h"
+#include "prefill/Codegen/CUDA/ScheduleTable.h"
 #include "prefill/Dialect/Prefill/Transforms/EpilogueFolding.h"
 #include "prefill/Dialect/Prefill/Transforms/Passes.h"
 #include "prefill/Dialect/Prefill/Transforms/RowBuckets.h"
@@ -74,6 +75,7 @@ public:
 private:
   void runOnOperation() override {
     const CudaChip *chip = nullptr;
+    const CudaSchedule *schedule = lookupCudaSchedule(maxRows);
     if (splits == 0) {
       StringRef name = target;
       if (!name.consume_front("cuda:") || !(chip = lookupCudaChip(name))) {
@@ -82,18 +84,22 @@ private:
             << "; valid is cuda: with one of " << cudaChipNames();
         return signalPassFailure();
       }
-    }
-    if (splits < 0 || (splits == 0 && rows < 1)) {
+      if (!schedule) {
+        emitError(getOperation().getLoc())
+            << getArgument() << ": max-rows is " << maxRows.getValue()
+            << ", expected the limit of a schedule: " << cudaScheduleLimits();
+        return signalPassFailure();
+      }
+    } else if (splits < 2) {
       emitError(getOperation().getLoc())
-          << getArgument() << " has splits = " << int64_t(splits)
-          << " and rows = " << int64_t(rows)
-          << ", expected at least one of either";
+          << getArgument() << ": splits is " << splits.getValue()
+          << ", expected at least 2";
       return signalPassFailure();
     }
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (auto attention :
            llvm::make_early_inc_range(function.getOps<AttentionOp>())) {
-        FailureOr<SplitAttention> chosen = choose(attention, chip);
+        FailureOr<SplitAttention> chosen = choose(attention, chip, schedule);
         if (failed(chosen))
           return signalPassFailure();
         if (chosen->splits > 1) {
@@ -105,8 +111,8 @@ private:
       }
   }
 
-  FailureOr<SplitAttention> choose(AttentionOp attention,
-                                   const CudaChip *chip) {
+  FailureOr<SplitAttention> choose(AttentionOp attention, const CudaChip *chip,
+                                   const CudaSchedule *schedule) {
     LoweringConfigAttr config = getLoweringConfig(attention);
     if (!config)
       return attention.emitOpError("has no lowering_config (run "
@@ -117,7 +123,10 @@ private:
       return SplitAttention{tile, 1};
     if (splits > 0)
       return SplitAttention{tile, splits};
-    return splitAttention(*chip, attentionHeads(attention), tile, rows);
+    if (maxRows == 0 || maxRows > kMaxSplitRows)
+      return SplitAttention{tile, 1};
+    return splitAttention(*chip, attentionHeads(attention), tile,
+                          schedule->attentionCalls());
   }
 };
 } // namespace

@@ -476,13 +476,13 @@ def SplitKVPass : Pass<"prefill-split-kv", "::mlir::ModuleOp"> {
       prefill.yield %0 : tensor<?x64xbf16>
     }
     ```
-    A token that continues a long text has as many tiles as KV heads. The number of splits is the power of two, at most
-    16, with which the tiles of one sequence of `rows` tokens fill the chip (Codegen/CUDA/AttentionTileTable).
+    A token that continues a long text has as many tiles as KV heads. The number of splits is a power of two, at most 16,
+    and with the tile it is the one that takes the least time in calls of the schedule (Codegen/CUDA/AttentionTileTable).
   }];
   let options = [
     Option<"target", "target", "std::string", """", "cuda: and a chip, whose tiles tell the number of splits">,
-    Option<"rows", "rows", "int64_t", "0", "tokens of a call that the number is chosen for">,
-    Option<"splits", "splits", "int64_t", "0", "overrules the table: number of splits; 1: none">
+    Option<"maxRows", "max-rows", "int64_t", "0", "the limit of the schedule that the number is chosen for; calls of more than 128 tokens are not split">,
+    Option<"splits", "splits", "int64_t", "0", "overrules the table: number of splits">
   ];
   let dependentDialects = ["::mlir::prefill::PrefillDialect"];
   let statistics = [
