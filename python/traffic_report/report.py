@@ -52,8 +52,8 @@ def count(setup, disabled):
              "-o", model])
         options = [model, f"--target=cuda-emu:{setup.chip}", f"--max-seq={setup.tokens}", f"--kv-layout={setup.kv_layout}",
                    *(f"--disable-pass={name}" for name in disabled)]
-        plan = run([setup.binaries / "prefill-opt", *options, f"--rows={setup.tokens}", "--compile-to=config"])
-        run([setup.binaries / "prefill-opt", *options, "--compile", "-o", module])
+        plan = run([setup.binaries / "prefill-opt", *options, "--deterministic", f"--rows={setup.tokens}", "--compile-to=config"])
+        run([setup.binaries / "prefill-opt", *options, "--deterministic", "--compile", "-o", module])
         # Every token once, so that the embedding's rows are distinct.
         tokens.write_text(",".join(map(str, range(setup.tokens))))
         stats = json.loads(run([setup.binaries / "prefill-run", module, "--device", f"cuda-emu:{setup.chip}",
