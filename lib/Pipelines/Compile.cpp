@@ -35,6 +35,7 @@ public:
   LogicalResult lower() {
     plan.target = options.target.isCuda() ? "cuda" : "cpu";
     plan.chip = options.target.chip;
+    plan.deterministic = options.deterministic;
     if (options.target.isCuda())
       plan.multiprocessors = lookupCudaChip(plan.chip)->sms;
     if (failed(runToLevel(*fused, Level::Fused, options, configure)))

@@ -201,7 +201,8 @@ class Split(unittest.TestCase):
             self.assertIn(f"\ndeterministic {word}\n", tool("prefill-run", place(module), "--describe"))
         tool("prefill-opt", place("tiny.mlir"), "--compile", "--target=cuda-emu:sm_80", "--dtype=bf16",
              "--disable-pass=prefill-split-kv", "-o", place("whole.pfm"))
-        self.assertIn("\ndeterministic yes\n", tool("prefill-run", place("whole.pfm"), "--describe"))
+        # A library may still compute the logits.
+        self.assertIn("\ndeterministic no\n", tool("prefill-run", place("whole.pfm"), "--describe"))
         np.testing.assert_array_equal(self.logits("whole.pfm"), self.logits("both.pfm"))
 
     def test_chunks_agree_within_rounding(self):
@@ -214,7 +215,7 @@ class Split(unittest.TestCase):
     def test_unfused_attention_is_whole(self):
         tool("prefill-opt", place("tiny.mlir"), "--compile", "--target=cuda-emu:sm_80", "--dtype=bf16",
              "--disable-pass=prefill-convert-attention-to-online", "-o", place("plain.pfm"))
-        self.assertIn("\ndeterministic yes\n", tool("prefill-run", place("plain.pfm"), "--describe"))
+        self.assertNotIn("combine_splits", tool("prefill-run", place("plain.pfm"), "--describe"))
 
     def test_stats_are_those_of_the_schedule_that_ran(self):
         for options, kernels in (((), 6), (("--count-only",), 6)):

@@ -39,7 +39,8 @@ struct CompileOptions {
   /// limit. 0: calls of any length.
   int64_t maxRows = 0;
   /// A row has the same bits in every call, whatever is computed beside it and
-  /// wherever the call before ended: CUDA's attention is never split.
+  /// wherever the call before ended: CUDA's attention is never split, and no
+  /// launch is left to a library.
   bool deterministic = false;
   std::vector<std::string> disabledPasses; ///< flags of passes to leave out
   std::string isa =

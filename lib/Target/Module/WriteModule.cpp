@@ -45,6 +45,9 @@ public:
 private:
   friend class ScheduleWriter;
   bool isCuda() const { return input.target == "cuda"; }
+  /// A library's algorithm, and with it a row's bits, depends on how many rows
+  /// are multiplied at once.
+  bool mayUseLibraries() const { return isCuda() && !input.deterministic; }
   LogicalResult readManifest(ModuleOp plan);
   LogicalResult compareWeights(ModuleOp other);
   FailureOr<uint32_t> addKernel(func::FuncOp tiledKernel);
@@ -374,7 +377,7 @@ LogicalResult ScheduleWriter::addLaunch(LaunchOp launch) {
   called.num_words = words;
   if (auto planKernel = plan.lookupSymbol<func::FuncOp>(launch.getKernel())) {
     countFlops(planKernel);
-    if (writer.isCuda())
+    if (writer.mayUseLibraries())
       entry.product = plainProduct(planKernel, launch.getOperands().size());
   }
   table->launches.push_back(std::make_unique<fb::LaunchT>(std::move(entry)));

@@ -124,11 +124,15 @@ TEST_P(EmulatedGolden, FiveLaunchesALayerAndNoOtherBetween) {
   EXPECT_STREQ(launches.back().name, "lm_head");
 }
 
+std::vector<char> bytesOf(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file),
+          std::istreambuf_iterator<char>()};
+}
+
 // What a library may do in a kernel's place, and what kernels only read.
 TEST_P(EmulatedGolden, LaunchesSayWhatTheyAre) {
-  std::ifstream file(model.file(), std::ios::binary);
-  std::vector<char> bytes((std::istreambuf_iterator<char>(file)),
-                          std::istreambuf_iterator<char>());
+  std::vector<char> bytes = bytesOf(model.file());
   const prefill::module::Plan &plan =
       *prefill::module::GetModule(bytes.data())->plans()->Get(0);
   for (const prefill::module::Schedule *schedule : *plan.schedules())
@@ -163,6 +167,16 @@ class EmulatedWays : public Emulated {
 protected:
   EmulatedWays() : Emulated(/*deterministic=*/true) {}
 };
+
+// The bits of a library depend on the number of rows.
+TEST_P(EmulatedWays, NothingIsLeftToALibrary) {
+  std::vector<char> bytes = bytesOf(model.file());
+  const prefill::module::Plan &plan =
+      *prefill::module::GetModule(bytes.data())->plans()->Get(0);
+  for (const prefill::module::Schedule *schedule : *plan.schedules())
+    for (const prefill::module::Launch *launch : *schedule->launches())
+      EXPECT_EQ(launch->product(), nullptr) << launch->name()->str();
+}
 
 // Calls of each of these lengths have launches of their own, but for what the
 // compiler found to be the same.

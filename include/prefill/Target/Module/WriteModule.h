@@ -43,6 +43,9 @@ struct ModulePlan {
   std::string target;          ///< "cpu", "cuda"
   std::string chip;            ///< "sm_80"; empty for cpu
   int64_t multiprocessors = 0; ///< that tiles were chosen for; 0 for cpu
+  /// No launch is left to a library, whose bits depend on how many rows it
+  /// multiplies at once.
+  bool deterministic = false;
   /// At least one, the longest calls last. A kernel's name means the same
   /// kernel in all of them, and so does a weight's.
   std::vector<ModuleSchedule> schedules;
