@@ -140,14 +140,14 @@ class Check:
 
     # ---- Parts.
 
-    def logits(self, check, length):
+    def logits(self, check, length, *options):
         """One prompt of one model against transformers: error and what is allowed, or the tool's words."""
         golden = self.kit / "golden" / check["model"]
         tokens = json.loads((golden / "tokens.json").read_text())[:length]
         row = json.loads((golden / "golden.json").read_text())["lengths"].index(length)
         out = pathlib.Path(self.scratch.name, "out.npy")
         result = self.program("prefill-run", self.unpack(check["module"]), "--weights", golden, "--tokens",
-                              ",".join(map(str, tokens)), "--logits-out", out, "--weights-cache=off")
+                              ",".join(map(str, tokens)), "--logits-out", out, "--weights-cache=off", *options)
         if result.returncode != 0:
             return last_line(result.stderr), None, None
         _, actual = read_npy(out)
@@ -158,18 +158,18 @@ class Check:
         allowed = HALF_FACTOR * rel_error(own[row * vocab:(row + 1) * vocab], expected)
         return None, rel_error(actual, expected), allowed
 
-    def check_logits(self, check, lengths):
+    def check_logits(self, what, check, lengths, *options):
         worst = 0.0
-        what = f"{check['model']} {check['dtype']} {check['layout']}"
         for length in lengths:
-            problem, error, allowed = self.logits(check, length)
+            problem, error, allowed = self.logits(check, length, *options)
             if problem:
                 return self.record(what, False, f"{length} tokens: {problem}")
             if not error < allowed:
                 return self.record(what, False, f"{length} tokens: relative error {error:.2e}, allowed {allowed:.2e}",
                                    error=str(error), allowed=allowed)
             worst = max(worst, error / allowed)
-        return self.record(what, True, f"{len(lengths)} lengths, at most {worst:.2f} of the error allowed", worst=worst)
+        count = f"{len(lengths)} lengths" if len(lengths) > 1 else f"{lengths[0]} tokens"
+        return self.record(what, True, f"{count}, at most {worst:.2f} of the error allowed", worst=worst)
 
     def check_continuation(self):
         prompt = (self.kit / "golden/tiny/prompt.txt").read_text()
@@ -187,11 +187,23 @@ class Check:
 
     def goldens(self):
         lengths = self.options.lengths or self.manifest["lengths"]
-        jobs = [(f"{check['model']} {check['dtype']} {check['layout']}", self.check_logits, (check, lengths))
-                for check in self.manifest["checks"] if check["model"] in self.options.models]
-        # The first model is checked, then decoding, then the others.
+        jobs, chunked = [], []
+        for check in self.manifest["checks"]:
+            if check["model"] not in self.options.models:
+                continue
+            what = f"{check['model']} {check['dtype']} {check['layout']}"
+            jobs.append((what, self.check_logits, (what, check, lengths)))
+            # Prompts from position 0 have all their keys in the first split, so that nothing is combined.
+            if contents.CHUNKED_LENGTH in lengths:
+                what += f", chunks of {contents.CHUNK}"
+                chunked.append((what, self.check_logits, (what, check, [contents.CHUNKED_LENGTH], f"--chunk={contents.CHUNK}")))
+        # The first model is checked, then decoding and what splits, then the others.
         if self.manifest["continuation"]:
             jobs.insert(1, (f"tiny, {contents.CONTINUATION} decoded tokens", self.check_continuation, ()))
+            jobs[2:2] = chunked[:1]
+            jobs += chunked[1:]
+        else:
+            jobs += chunked
         for what, job, arguments in jobs:
             try:
                 job(*arguments)

@@ -19,6 +19,8 @@ TUNE_CANDIDATES = 4
 
 # Prompts around the tiles' edges.
 LENGTHS = [1, 64, 65, 129, 513]
+# Calls that are short enough to split their keys, the later ones against more keys than the 128 that the first split has at least.
+CHUNKED_LENGTH, CHUNK = 513, 100
 MAX_SEQ = 640
 CONTINUATION = 64
 
