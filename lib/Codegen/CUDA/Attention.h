@@ -12,8 +12,9 @@
 //
 // Rows of the output depend on absolute key positions alone: a block without a
 // visible key changes nothing, bit for bit (the maximum stays, the rescaling
-// factor is exactly 1, probabilities are exactly 0). A prompt in one call and
-// in chunks therefore gives the same bits.
+// factor is exactly 1, probabilities are exactly 0). Without splits a prompt in
+// one call and in chunks therefore gives the same bits; with them it does not,
+// since a row's keys are then summed in as many parts as its schedule says.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PREFILL_LIB_CODEGEN_CUDA_ATTENTION_H

@@ -36,10 +36,10 @@ const CudaSchedule &scheduleOfCall(int64_t rows);
 /// "16, 128, ..., 0" for messages.
 std::string cudaScheduleLimits();
 
-// Bits must not depend on the schedule, so that a prompt in chunks gives those
-// of the prompt in one call. Heights of tiles decide none; these numbers do,
-// and are the same for all: best where each schedule may have its own height.
-// 0 where no tile fits.
+// Where attention is not split along the keys, bits must not depend on the
+// schedule, so that a prompt in chunks gives those of the prompt in one call.
+// Heights of tiles decide none; these numbers do, and are the same for all:
+// best where each schedule may have its own height. 0 where no tile fits.
 
 /// Columns of a tile of a gemm that leaves a partial row sum for each tile.
 int64_t commonGemmWidth(const CudaChip &chip,
