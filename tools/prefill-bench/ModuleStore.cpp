@@ -156,7 +156,6 @@ Result<std::string> ModuleStore::compile(const ModuleSpec &spec,
   for (const std::string &target : spec.targets)
     options.push_back("--target=" + target);
   options.insert(options.end(), spec.options.begin(), spec.options.end());
-  std::fprintf(stderr, "compiling %s\n", spec.fileName().c_str());
   if (Result<void> ok = make(spec, spec.fileName(), options, seconds); !ok)
     return ok.takeError();
   return place(spec.fileName());
@@ -184,6 +183,8 @@ Result<void> ModuleStore::make(const ModuleSpec &spec, const std::string &name,
                        " is not there and " + quote(path) +
                        " was not made before, expected --bin DIR with the "
                        "compiler or --modules DIR with the module"};
+  if (name == spec.fileName())
+    std::fprintf(stderr, "compiling %s\n", name.c_str());
   std::string suffix = "." + std::to_string(::getpid());
   TemporaryFile model(path + suffix + ".mlir"), made(path + suffix);
   if (Result<void> ok =

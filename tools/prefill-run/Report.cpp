@@ -50,8 +50,9 @@ std::string prefill::run::statsJson(const RunRecord &run) {
   // Of every call: a chunk, a decode step.
   for (const CallRecord &call : run.calls)
     for (const LaunchRecord &launch : call.launches)
-      stats["launches"].push_back(
-          {{"name", launch.info.name}, {"layer", launch.info.layer}});
+      stats["launches"].push_back({{"name", launch.info.name},
+                                   {"layer", launch.info.layer},
+                                   {"call", call.name}});
   stats["memory"] = {
       {"weights_bytes", run.memory.weights_bytes},
       {"activation_peak_bytes", run.memory.activation_peak_bytes},

@@ -460,8 +460,12 @@ TEST_F(PrefillRun, StatsListTheLaunchesOfEveryCall) {
   nlohmann::json launches = stats["launches"];
   ASSERT_EQ(launches.size(), 4u * 8); // three chunks and a decode step
   EXPECT_EQ(launches[0]["name"], "tk_embed");
-  for (size_t i = 8; i < launches.size(); ++i)
-    EXPECT_EQ(launches[i], launches[i - 8]);
+  for (size_t i = 8; i < launches.size(); ++i) {
+    EXPECT_EQ(launches[i]["name"], launches[i - 8]["name"]);
+    EXPECT_EQ(launches[i]["layer"], launches[i - 8]["layer"]);
+    EXPECT_NE(launches[i]["call"], launches[i - 8]["call"]);
+  }
+  EXPECT_EQ(launches[7]["call"], "prefill 0..2");
 }
 
 TEST_F(PrefillRun, LeavesNoFileBehindWhenItFails) {
