@@ -226,11 +226,11 @@ class Kit(unittest.TestCase):
         self.assertIsNone(report)
 
     def test_kernels_that_compute_the_goldens_pass(self):
-        result, report, found = self.check(f"emulate={self.emulated}", "--lengths=1,65", "--parts=goldens", "--minutes=20")
+        result, report, found = self.check(f"emulate={self.emulated}", "--lengths=1,65,513", "--parts=goldens", "--minutes=20")
         self.assertEqual(found, "", result.stdout)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assertEqual([entry["what"] for entry in report["results"]],
-                         ["qwen2 bf16 contiguous", "tiny, 64 decoded tokens"])
+                         ["qwen2 bf16 contiguous", "tiny, 64 decoded tokens", "qwen2 bf16 contiguous, chunks of 100"])
         self.assertTrue(all(entry["ok"] for entry in report["results"]))
         self.assertEqual(report["cut"], [])
 
