@@ -95,11 +95,14 @@ std::string tunedTiles(const CompileOptions &options) {
          list("attention-tiles", found->second.attentions);
 }
 
-/// Unfused attention has no splits.
+/// Unfused attention has no splits, and without the table of tiles nothing is
+/// chosen for the chip.
 bool splitsKeys(const CompileOptions &options) {
   return !options.deterministic &&
-         !llvm::is_contained(options.disabledPasses,
-                             "prefill-convert-attention-to-online");
+         llvm::none_of(options.disabledPasses, [](StringRef flag) {
+           return flag == "prefill-convert-attention-to-online" ||
+                  flag == "prefill-select-lowering-strategy";
+         });
 }
 
 std::string requiredOptions(const Step &step, const CompileOptions &options) {

@@ -74,7 +74,7 @@ public:
       Result<std::string> file = writeTuning(candidate, targets);
       if (!file)
         return file.takeError();
-      spec.options = {"--tuning=" + *file};
+      spec.options.push_back("--tuning=" + *file);
     }
     return store.get(spec);
   }
@@ -84,6 +84,8 @@ private:
     ModuleSpec spec{&shape, layers,       smallVocab,
                     dtype,  "contiguous", shape.maxSeq};
     spec.targets = targets;
+    // Tiles are those of whole attention, as --list-tiles has them.
+    spec.options = {"--deterministic"};
     return spec;
   }
   ModuleSpec named(int candidate,

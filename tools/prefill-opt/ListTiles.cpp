@@ -59,6 +59,8 @@ LogicalResult mlir::prefill::listTiles(
   for (const CudaSchedule &schedule : cudaSchedules()) {
     CompileOptions own = options;
     own.maxRows = schedule.maxRows;
+    // Splits have tiles of their own, with other keys in each schedule.
+    own.deterministic = true;
     OwningOpRef<ModuleOp> config(model.clone());
     if (failed(runToLevel(*config, Level::Config, own, configure)))
       return failure();

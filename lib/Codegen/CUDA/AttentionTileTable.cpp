@@ -327,14 +327,21 @@ static double estimatedSplitTime(const CudaChip &chip, AttentionHeads heads,
          estimatedAttentionTime(chip, heads, tile, layout, call);
 }
 
-SplitAttention prefill::splitAttention(const CudaChip &chip,
-                                       const AttentionHeads &heads,
-                                       CudaAttentionTile tile,
-                                       llvm::ArrayRef<AttentionCall> calls) {
+llvm::Expected<SplitAttention>
+prefill::splitAttention(const CudaChip &chip, const AttentionHeads &heads,
+                        CudaAttentionTile tile,
+                        llvm::ArrayRef<AttentionCall> calls, bool given) {
+  llvm::Expected<AttentionLayout> whole = attentionLayout(chip, heads, tile);
+  if (!whole)
+    return whole.takeError();
   llvm::SmallVector<SplitAttention> candidates{{tile, 1}};
-  llvm::SmallVector<AttentionLayout> layouts{
-      cantFail(attentionLayout(chip, heads, tile))};
-  for (CudaAttentionTile candidate : cudaAttentionTiles(chip, heads)) {
+  llvm::SmallVector<AttentionLayout> layouts{*whole};
+  llvm::SmallVector<CudaAttentionTile> tiles{tile};
+  if (!given)
+    tiles = cudaAttentionTiles(chip, heads);
+  for (CudaAttentionTile candidate : tiles) {
+    if (kSplitAlignment % candidate.blockKv != 0)
+      continue;
     AttentionLayout layout = cantFail(attentionLayout(chip, heads, candidate));
     int64_t more = heads.slidingWindow ? 0 : kSplitRegisters;
     if (layout.registers + more > kMaxThreadRegisters)

@@ -1,5 +1,5 @@
 // RUN: prefill-opt %s --prefill-split-kv=splits=4 | FileCheck %s
-// RUN: prefill-opt %s --prefill-split-kv="target=cuda:sm_80 max-rows=16" | FileCheck %s --check-prefix=FEW
+// RUN: prefill-opt %s --prefill-split-kv="target=cuda:sm_80 max-rows=16" | FileCheck %s --check-prefix=FEW --implicit-check-not=tile_given
 // RUN: prefill-opt %s --prefill-split-kv="target=cuda:sm_80 max-rows=512" | FileCheck %s --check-prefix=MANY
 // RUN: prefill-opt %s --prefill-split-kv="target=cuda:sm_80" | FileCheck %s --check-prefix=MANY
 // RUN: not prefill-opt %s --prefill-split-kv=max-rows=16 2>&1 | FileCheck %s --check-prefix=TARGET
@@ -30,7 +30,7 @@ func.func @attention(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !prefill.bat
   return %o : tensor<?x32xbf16>
 }
 
-// Rows that are selected stay whole, and KV blocks that would lie in two splits.
+// Rows that are selected stay whole.
 // CHECK-LABEL: func.func @selected(
 // CHECK-NOT: num_splits
 // FEW-LABEL: func.func @selected(
@@ -40,8 +40,9 @@ func.func @selected(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !prefill.batc
   return %o : tensor<?x32xbf16>
 }
 
+// KV blocks that would lie in two splits stay whole; the table has others.
 // FEW-LABEL: func.func @blocks(
-// FEW-NOT: num_splits
+// FEW: block_kv = {{16|32|64|128}}, {{.*}}num_splits = 16 : i64
 // CHECK-LABEL: func.func @blocks(
 // CHECK-NOT: num_splits
 func.func @blocks(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !prefill.batch) -> tensor<?x32xbf16> {
@@ -55,5 +56,20 @@ func.func @blocks(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !prefill.batch)
 // FEW: num_splits = 16 : i64
 func.func @long(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !prefill.batch) -> tensor<?x32xbf16> {
   %o = prefill.attention %q, %cache, %batch {scale = 1.0, causal, lowering_config = #config} : tensor<?x64xbf16>, !cache -> tensor<?x32xbf16>
+  return %o : tensor<?x32xbf16>
+}
+
+// A tile that was demanded stays.
+// FEW-LABEL: func.func @given(
+// FEW: block_m = 24, block_n = 16, block_kv = 16, {{.*}}num_splits = 16 : i64
+func.func @given(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !prefill.batch) -> tensor<?x32xbf16> {
+  %o = prefill.attention %q, %cache, %batch {scale = 1.0, causal, prefill.tile_given, lowering_config = #prefill.lowering_config<tokens, block_m = 24, block_n = 16, block_kv = 16, panel_n = 1, row_buckets = [1]>} : tensor<?x64xbf16>, !cache -> tensor<?x32xbf16>
+  return %o : tensor<?x32xbf16>
+}
+
+// FEW-LABEL: func.func @given_blocks(
+// FEW-NOT: num_splits
+func.func @given_blocks(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !prefill.batch) -> tensor<?x32xbf16> {
+  %o = prefill.attention %q, %cache, %batch {scale = 1.0, causal, prefill.tile_given, lowering_config = #prefill.lowering_config<tokens, block_m = 16, block_n = 16, block_kv = 48, panel_n = 1, row_buckets = [1]>} : tensor<?x64xbf16>, !cache -> tensor<?x32xbf16>
   return %o : tensor<?x32xbf16>
 }

@@ -14,6 +14,8 @@ for place in (0, -1):
     for op in listed["ops"]:
         chosen = [{key: tile[key] for key in op["table"][0]} for tile in op["tiles"]]
         assert len(op["table"]) == len(listed["rows"]) and all(tile in chosen for tile in op["table"]), op["name"]
+        if op["section"] == "attention":
+            assert len({tile["block_kv"] for tile in op["table"]}) == 1, f"one block_kv of whole attention: {op['table']}"
         tile = dict(op["tiles"][place])
         assert len(tile["times"]) == len(listed["rows"]) and min(tile.pop("times")) > 0, op["name"]
         entry = {**{key: op[key] for key in keys[op["section"]]}, **tile}

@@ -85,8 +85,9 @@ TEST_P(CudaAttentionAssembly, NoSpills) {
     for (int64_t headDim : {64, 128})
       for (int64_t window : {0, 4096}) {
         AttentionProblem p = shipped(chip, headDim, 4, window, "paged_nhd");
-        SplitAttention split = splitAttention(
-            chip, headsOf(p), {p.blockQ, p.blockKv}, schedule.attentionCalls());
+        SplitAttention split = llvm::cantFail(
+            splitAttention(chip, headsOf(p), {p.blockQ, p.blockKv},
+                           schedule.attentionCalls()));
         p.numSplits = split.splits;
         p.blockQ = split.tile.blockQ;
         p.blockKv = split.tile.blockKv;

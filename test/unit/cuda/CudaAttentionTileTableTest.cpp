@@ -132,7 +132,8 @@ TEST(CudaAttentionTileTable, SplitsFillTheChip) {
         llvm::SmallVector<AttentionCall> calls = schedule.attentionCalls();
         CudaAttentionTile whole =
             llvm::cantFail(cudaAttentionTile(chip, heads, calls));
-        SplitAttention split = splitAttention(chip, heads, whole, calls);
+        SplitAttention split =
+            llvm::cantFail(splitAttention(chip, heads, whole, calls));
         EXPECT_TRUE(llvm::isPowerOf2_64(split.splits));
         EXPECT_GE(split.splits, 2);
         EXPECT_LE(split.splits, kMaxAttentionSplits);
@@ -150,7 +151,22 @@ TEST(CudaAttentionTileTable, ManyHeadsStayWhole) {
   AttentionCall call(128, 2176);
   CudaAttentionTile whole =
       llvm::cantFail(cudaAttentionTile(chip, heads, call));
-  EXPECT_EQ(splitAttention(chip, heads, whole, call).splits, 1);
+  EXPECT_EQ(llvm::cantFail(splitAttention(chip, heads, whole, call)).splits, 1);
+}
+
+// A tile that somebody demands stays, and its KV blocks lie in one split each.
+TEST(CudaAttentionTileTable, SplitsKeepAGivenTile) {
+  const CudaChip &chip = *lookupCudaChip("sm_80");
+  AttentionCall call(1, 2048);
+  SplitAttention split = llvm::cantFail(
+      splitAttention(chip, headsOf(128, 4), {4, 16}, call, /*given=*/true));
+  EXPECT_EQ(split.tile.blockQ, 4);
+  EXPECT_EQ(split.tile.blockKv, 16);
+  EXPECT_GT(split.splits, 1);
+  EXPECT_EQ(llvm::cantFail(splitAttention(chip, headsOf(128, 4), {4, 48}, call,
+                                          /*given=*/true))
+                .splits,
+            1);
 }
 
 TEST(CudaAttentionTileTable, PlainIsTheSmallest) {

@@ -130,10 +130,13 @@ struct SplitAttention {
 /// whose estimated times over the calls, of one sequence each, are the least
 /// with them; 1 and `tile` where that is faster as a whole. Tiles have room in
 /// registers for what splits need besides; their bits are their own, so that
-/// they need not have as many keys as those of whole attention.
-SplitAttention splitAttention(const CudaChip &chip, const AttentionHeads &heads,
-                              CudaAttentionTile tile,
-                              llvm::ArrayRef<AttentionCall> calls);
+/// they need not have as many keys as those of whole attention. `given`:
+/// somebody demands `tile`, and only the number of splits is chosen: 1 where
+/// its KV blocks would lie in two splits. An error: `tile` does not fit.
+llvm::Expected<SplitAttention>
+splitAttention(const CudaChip &chip, const AttentionHeads &heads,
+               CudaAttentionTile tile, llvm::ArrayRef<AttentionCall> calls,
+               bool given = false);
 
 /// Largest head size: its sums fill the registers of a warp with 16 rows.
 inline constexpr int64_t kMaxAttentionHeadDim = 256;

@@ -101,6 +101,7 @@ public:
     KVCacheType cache = op.getCache().getType();
     AttentionHeads heads = attentionHeads(op);
     CudaAttentionTile given = tunedAttention(cache, heads);
+    bool demanded = plain || given.blockQ || given.blockKv;
     if (!plain && !given.blockKv)
       given.blockKv = commonKeys(heads);
     llvm::Expected<CudaAttentionTile> tile =
@@ -108,6 +109,8 @@ public:
     if (!tile)
       return op.emitOpError("has no tile: ")
              << llvm::toString(tile.takeError());
+    if (demanded)
+      op->setAttr(kTileGivenAttr, UnitAttr::get(op.getContext()));
     // The tile's columns are the query heads of a KV head.
     return OpTiles{tile->blockQ, heads.group * heads.headDimV, tile->blockKv};
   }

@@ -102,6 +102,7 @@ private:
         FailureOr<SplitAttention> chosen = choose(attention, chip, schedule);
         if (failed(chosen))
           return signalPassFailure();
+        attention->removeDiscardableAttr(kTileGivenAttr);
         if (chosen->splits > 1) {
           split(attention, *chosen);
           ++numSplit;
@@ -118,15 +119,24 @@ private:
       return attention.emitOpError("has no lowering_config (run "
                                    "prefill-select-lowering-strategy)");
     CudaAttentionTile tile{config.getBlockM(), config.getBlockKv()};
-    if (attention.getSelectedRows() || attention.getNumSplits() ||
-        tile.blockKv < 1 || kSplitAlignment % tile.blockKv != 0)
-      return SplitAttention{tile, 1};
+    SplitAttention whole{tile, 1};
+    if (attention.getSelectedRows() || attention.getNumSplits())
+      return whole;
+    // A KV block must not lie in two splits. The table has other tiles.
+    bool given = splits > 0 || attention->hasAttr(kTileGivenAttr);
+    if (given && (tile.blockKv < 1 || kSplitAlignment % tile.blockKv != 0))
+      return whole;
     if (splits > 0)
       return SplitAttention{tile, splits};
     if (maxRows == 0 || maxRows > kMaxSplitRows)
-      return SplitAttention{tile, 1};
-    return splitAttention(*chip, attentionHeads(attention), tile,
-                          schedule->attentionCalls());
+      return whole;
+    llvm::Expected<SplitAttention> chosen =
+        splitAttention(*chip, attentionHeads(attention), tile,
+                       schedule->attentionCalls(), given);
+    if (!chosen)
+      return attention.emitOpError("has no splits: ")
+             << llvm::toString(chosen.takeError());
+    return *chosen;
   }
 };
 } // namespace

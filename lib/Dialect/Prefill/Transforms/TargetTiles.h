@@ -60,6 +60,10 @@ std::unique_ptr<TargetTiles> createCudaTiles(const CudaChip &chip,
                                              const CudaTuning &tuning,
                                              bool plain);
 
+/// Discardable unit on attention whose tile somebody demands: prefill-split-kv
+/// keeps it, and removes the mark.
+inline constexpr llvm::StringLiteral kTileGivenAttr = "prefill.tile_given";
+
 /// What the tiles of an attention op depend on.
 AttentionHeads attentionHeads(AttentionOp op);
 

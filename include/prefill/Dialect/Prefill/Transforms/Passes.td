@@ -478,6 +478,7 @@ def SplitKVPass : Pass<"prefill-split-kv", "::mlir::ModuleOp"> {
     ```
     A token that continues a long text has as many tiles as KV heads. The number of splits is a power of two, at most 16,
     and with the tile it is the one that takes the least time in calls of the schedule (Codegen/CUDA/AttentionTileTable).
+    A tile that was demanded (`prefill.tile_given`) stays; where its KV blocks would lie in two splits, nothing is split.
   }];
   let options = [
     Option<"target", "target", "std::string", """", "cuda: and a chip, whose tiles tell the number of splits">,
