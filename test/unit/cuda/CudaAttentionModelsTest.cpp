@@ -2,6 +2,7 @@
 // that their chips have for them, in the emulator, with arithmetic.
 #include "CudaAttention.h"
 #include "prefill/Codegen/CUDA/AttentionTileTable.h"
+#include "prefill/Codegen/CUDA/ScheduleTable.h"
 #include "gtest/gtest.h"
 
 using namespace prefill_test;
@@ -43,6 +44,36 @@ TEST_P(CudaAttentionModels, WholeTilesRemaindersAndDecode) {
                    {3, p.blockKv + 3, 2},
                    {1, 3 * p.blockKv, 3}},
                   5, 3);
+}
+
+// Splits of 128 keys; the last with keys has a KV block and a key more. Those
+// behind it are empty.
+TEST(CudaSplitAttentionModels, ShortCalls) {
+  const CudaChip &chip = *lookupCudaChip("sm_80");
+  for (const CudaSchedule &schedule : cudaSchedules().take_front(2)) {
+    SCOPED_TRACE("up to " + std::to_string(schedule.maxRows));
+    AttentionHeads heads;
+    heads.headDimQk = heads.headDimV = 128;
+    heads.group = 4;
+    heads.numKvHeads = 8;
+    llvm::SmallVector<AttentionCall> calls = schedule.attentionCalls();
+    CudaAttentionTile whole =
+        llvm::cantFail(cudaAttentionTile(chip, heads, calls));
+    SplitAttention split =
+        llvm::cantFail(splitAttention(chip, heads, whole, calls));
+    ASSERT_GT(split.splits, 1);
+    AttentionProblem p;
+    p.headDimQk = p.headDimV = 128;
+    p.group = 4;
+    p.kvHeads = 1;
+    p.blockQ = split.tile.blockQ;
+    p.blockKv = split.tile.blockKv;
+    p.numSplits = split.splits;
+    p.scale = 0.125;
+    p.setLayout("paged_nhd");
+    CudaAttention attention(p, "sm_80");
+    attention.check({{1, 257 + p.blockKv}, {p.blockQ + 1, 300, 2}}, 3);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
