@@ -35,18 +35,21 @@ inline double unitOf(Element element) {
                                    : 1.0 / (1 << 24);
 }
 
-/// Bytes aligned to 256, as the device gives them, at least one.
+/// Bytes aligned to 256, as the device gives them, at least one. No other array
+/// lies within kGuard bytes, so that an access just outside is one of no array.
 class DeviceBytes {
 public:
   explicit DeviceBytes(size_t size = 0)
-      : storage((size + 511) / 8 + 1), count(size ? size : 1) {}
+      : storage((size + 2 * kGuard + 256) / 8 + 1), count(size ? size : 1) {}
   uint8_t *data() const {
-    auto address = reinterpret_cast<uintptr_t>(storage.data());
+    auto address = reinterpret_cast<uintptr_t>(storage.data()) + kGuard;
     return reinterpret_cast<uint8_t *>((address + 255) / 256 * 256);
   }
   size_t size() const { return count; }
 
 private:
+  static constexpr size_t kGuard = 4096;
+
   mutable std::vector<uint64_t> storage;
   size_t count;
 };
