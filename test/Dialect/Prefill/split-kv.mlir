@@ -40,16 +40,6 @@ func.func @selected(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !prefill.batc
   return %o : tensor<?x32xbf16>
 }
 
-// KV blocks that would lie in two splits stay whole; the table has others.
-// FEW-LABEL: func.func @blocks(
-// FEW: block_kv = {{16|32|64|128}}, {{.*}}num_splits = 16 : i64
-// CHECK-LABEL: func.func @blocks(
-// CHECK-NOT: num_splits
-func.func @blocks(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !prefill.batch) -> tensor<?x32xbf16> {
-  %o = prefill.attention %q, %cache, %batch {scale = 1.0, causal, lowering_config = #prefill.lowering_config<tokens, block_m = 16, block_n = 16, block_kv = 48, panel_n = 1, row_buckets = [1]>} : tensor<?x64xbf16>, !cache -> tensor<?x32xbf16>
-  return %o : tensor<?x32xbf16>
-}
-
 // 108 SMs and two KV heads without a window: as many splits as there may be.
 // FEW-LABEL: func.func @long(
 // CHECK-LABEL: func.func @long(
@@ -64,12 +54,5 @@ func.func @long(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !prefill.batch) -
 // FEW: block_m = 24, block_n = 16, block_kv = 16, {{.*}}num_splits = 16 : i64
 func.func @given(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !prefill.batch) -> tensor<?x32xbf16> {
   %o = prefill.attention %q, %cache, %batch {scale = 1.0, causal, prefill.tile_given, lowering_config = #prefill.lowering_config<tokens, block_m = 24, block_n = 16, block_kv = 16, panel_n = 1, row_buckets = [1]>} : tensor<?x64xbf16>, !cache -> tensor<?x32xbf16>
-  return %o : tensor<?x32xbf16>
-}
-
-// FEW-LABEL: func.func @given_blocks(
-// FEW-NOT: num_splits
-func.func @given_blocks(%q: tensor<?x64xbf16>, %cache: !cache, %batch: !prefill.batch) -> tensor<?x32xbf16> {
-  %o = prefill.attention %q, %cache, %batch {scale = 1.0, causal, prefill.tile_given, lowering_config = #prefill.lowering_config<tokens, block_m = 16, block_n = 16, block_kv = 48, panel_n = 1, row_buckets = [1]>} : tensor<?x64xbf16>, !cache -> tensor<?x32xbf16>
   return %o : tensor<?x32xbf16>
 }

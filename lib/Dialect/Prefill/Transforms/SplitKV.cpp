@@ -124,7 +124,11 @@ private:
       return whole;
     // A KV block must not lie in two splits. The table has other tiles.
     bool given = splits > 0 || attention->hasAttr(kTileGivenAttr);
-    if (given && (tile.blockKv < 1 || kSplitAlignment % tile.blockKv != 0))
+    bool fits = tile.blockKv > 0 && kSplitAlignment % tile.blockKv == 0;
+    if (splits > 0 && !fits)
+      return attention.emitOpError("has no splits: block_kv is ")
+             << tile.blockKv << ", expected a divisor of " << kSplitAlignment;
+    if (given && !fits)
       return whole;
     if (splits > 0)
       return SplitAttention{tile, splits};

@@ -483,7 +483,7 @@ def SplitKVPass : Pass<"prefill-split-kv", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", """", "cuda: and a chip, whose tiles tell the number of splits">,
     Option<"maxRows", "max-rows", "int64_t", "0", "the limit of the schedule that the number is chosen for; calls of more than 128 tokens are not split">,
-    Option<"splits", "splits", "int64_t", "0", "overrules the table: number of splits">
+    Option<"splits", "splits", "int64_t", "0", "overrules the table: number of splits, of tiles whose block_kv divides 128">
   ];
   let dependentDialects = ["::mlir::prefill::PrefillDialect"];
   let statistics = [
