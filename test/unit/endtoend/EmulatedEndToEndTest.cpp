@@ -310,20 +310,30 @@ protected:
     return {run.prefill({tokens.begin() + 400, tokens.begin() + 501}),
             run.decode(tokens[501]), run.decode(tokens[502])};
   }
+  CompiledModel deterministic() const {
+    return {GetParam().model,      GetParam().dtype, GetParam().layout, kDevice,
+            /*threads=*/2,         /*seed=*/0,
+            /*deterministic=*/true};
+  }
+  /// The largest of the calls' errors.
+  double errorOf(const std::vector<Logits> &calls) const {
+    std::vector<Logits> reference = model.referenceRows(503);
+    double largest = 0;
+    for (size_t i = 0; i < calls.size(); ++i)
+      largest = std::max(largest, relativeError(calls[i], reference[500 + i]));
+    return largest;
+  }
 };
 
-TEST_P(EmulatedSplits, AgreeWithTheWholeWithinTolerance) {
-  CompiledModel whole(GetParam().model, GetParam().dtype, GetParam().layout,
-                      kDevice, 2, 0, /*deterministic=*/true);
-  std::vector<Logits> expected = continuation(whole),
+// Splits round their probabilities to other maxima, not more of them.
+TEST_P(EmulatedSplits, AreAsExactAsTheWhole) {
+  std::vector<Logits> whole = continuation(deterministic()),
                       logits = continuation(model);
-  for (size_t i = 0; i < logits.size(); ++i) {
-    double error = relativeError(logits[i], expected[i]);
-    EXPECT_LE(error, model.goldenError(GetParam().dtype, 513)) << "call " << i;
-    // They are different kernels; one split has all keys of a small window.
-    if (model.info().sliding_window == 0)
-      EXPECT_NE(logits[i], expected[i]) << "call " << i;
-  }
+  EXPECT_LE(errorOf(logits), 1.5 * errorOf(whole));
+  // They are different kernels; one split has all keys of a small window.
+  if (model.info().sliding_window == 0)
+    for (size_t i = 0; i < logits.size(); ++i)
+      EXPECT_NE(logits[i], whole[i]) << "call " << i;
 }
 
 // A split without a key leaves its part of a buffer as it is.
@@ -341,39 +351,14 @@ TEST_P(EmulatedSplits, SeedsDoNotMatter) {
   }
 }
 
-// Decode steps of a batch on pasts of every length, and a short chunk.
+// Decode steps of a batch on pasts of every length, and a short chunk. A batch
+// has fewer splits than each of its sequences alone: what that moves is less
+// than what rounding does to one of them.
 TEST_P(EmulatedSplits, BatchesAgreeWithinTolerance) {
-  std::vector<int32_t> tokens = model.tokens(500);
-  const std::vector<int64_t> past = {300, 7, 450}, lengths = {1, 17, 1};
-  PromptRun batch = model.run(3);
-  std::vector<Logits> alone;
-  std::vector<int32_t> packed, cuSeqlens = {0}, sequences = {2, 0, 1};
-  for (size_t i = 0; i < 3; ++i) {
-    auto begin = tokens.begin() + i;
-    std::vector<int32_t> first(begin, begin + past[i]);
-    std::vector<int32_t> second(begin + past[i], begin + past[i] + lengths[i]);
-    PromptRun single = model.run();
-    single.prefill(first);
-    alone.push_back(single.prefill(second));
-    std::vector<int32_t> cu = {0, int32_t(first.size())};
-    Logits ignored(batch.vocab);
-    check(prefill_session_prefill_batch(batch.session.get(), first.data(),
-                                        cu.data(), &sequences[i], 1,
-                                        ignored.data()),
-          "past");
-    packed.insert(packed.end(), second.begin(), second.end());
-    cuSeqlens.push_back(packed.size());
-  }
-  Logits together(3 * batch.vocab);
-  check(prefill_session_prefill_batch(batch.session.get(), packed.data(),
-                                      cuSeqlens.data(), sequences.data(), 3,
-                                      together.data()),
-        "batch");
+  double allowed = errorOf(continuation(deterministic()));
+  BatchLogits logits = runBatch(model, {{300, 7, 450}, {1, 17, 1}});
   for (size_t i = 0; i < 3; ++i)
-    EXPECT_LE(relativeError(Logits(together.begin() + i * batch.vocab,
-                                   together.begin() + (i + 1) * batch.vocab),
-                            alone[i]),
-              model.goldenError(GetParam().dtype, 513))
+    EXPECT_LE(relativeError(logits.together[i], logits.alone[i]), allowed)
         << "sequence " << i;
 }
 

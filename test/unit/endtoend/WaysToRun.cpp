@@ -45,17 +45,19 @@ void expectPoisonDoesNotMatter(const CompiledModel &model,
   }
 }
 
-void expectSequencesDoNotSeeTheirBatch(const CompiledModel &model) {
-  std::vector<int32_t> tokens = model.tokens(129);
-  const std::vector<int64_t> past = {5, 0, 64}, lengths = {60, 1, 17};
+BatchLogits runBatch(const CompiledModel &model, const RaggedBatch &ragged) {
+  const std::vector<int64_t> &past = ragged.past, &lengths = ragged.lengths;
+  int64_t count = 0;
+  for (size_t i = 0; i < 3; ++i)
+    count = std::max(count, int64_t(i) + past[i] + lengths[i]);
+  std::vector<int32_t> tokens = model.tokens(count);
   PromptRun batch = model.run(3);
-  std::vector<Logits> alone;
+  BatchLogits logits;
   std::vector<int32_t> packed, cuSeqlens = {0}, sequences = {2, 0, 1};
   for (size_t i = 0; i < 3; ++i) {
-    std::vector<int32_t> first(tokens.begin() + i,
-                               tokens.begin() + i + past[i]);
-    std::vector<int32_t> second(tokens.begin() + i + past[i],
-                                tokens.begin() + i + past[i] + lengths[i]);
+    auto begin = tokens.begin() + i;
+    std::vector<int32_t> first(begin, begin + past[i]);
+    std::vector<int32_t> second(begin + past[i], begin + past[i] + lengths[i]);
     PromptRun single = model.run();
     if (!first.empty()) {
       single.prefill(first);
@@ -66,7 +68,7 @@ void expectSequencesDoNotSeeTheirBatch(const CompiledModel &model) {
                                           ignored.data()),
             "past");
     }
-    alone.push_back(single.prefill(second));
+    logits.alone.push_back(single.prefill(second));
     packed.insert(packed.end(), second.begin(), second.end());
     cuSeqlens.push_back(packed.size());
   }
@@ -76,10 +78,15 @@ void expectSequencesDoNotSeeTheirBatch(const CompiledModel &model) {
                                       together.data()),
         "batch");
   for (size_t i = 0; i < 3; ++i)
-    EXPECT_EQ(Logits(together.begin() + i * batch.vocab,
-                     together.begin() + (i + 1) * batch.vocab),
-              alone[i])
-        << "sequence " << i;
+    logits.together.emplace_back(together.begin() + i * batch.vocab,
+                                 together.begin() + (i + 1) * batch.vocab);
+  return logits;
+}
+
+void expectSequencesDoNotSeeTheirBatch(const CompiledModel &model) {
+  BatchLogits logits = runBatch(model, {{5, 0, 64}, {60, 1, 17}});
+  for (size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(logits.together[i], logits.alone[i]) << "sequence " << i;
 }
 
 void expectRowsAreTheirPrompts(const CompiledModel &model,

@@ -20,7 +20,18 @@ void expectPoisonDoesNotMatter(const CompiledModel &model,
                                const std::vector<int64_t> &lengths,
                                int64_t decodeSteps);
 
-/// Ragged, on top of different pasts, sequences not in cache order.
+/// Three sequences' chunks, on top of different pasts, sequences not in cache
+/// order.
+struct RaggedBatch {
+  std::vector<int64_t> past, lengths;
+};
+
+/// Logits [3] of the chunks in one batch, and of each alone.
+struct BatchLogits {
+  std::vector<Logits> together, alone;
+};
+BatchLogits runBatch(const CompiledModel &model, const RaggedBatch &batch);
+
 void expectSequencesDoNotSeeTheirBatch(const CompiledModel &model);
 
 /// Row `length - 1` of all logits of `tokens` is the logits of a prompt of
