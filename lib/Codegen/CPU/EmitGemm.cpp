@@ -20,10 +20,6 @@ using namespace mlir::prefill;
 
 namespace {
 
-/// A panel is longer than the page at whose end the hardware stops fetching
-/// ahead. Measured on Zen 4: 16 steps are best by a hair, 64 still help.
-constexpr int64_t kPrefetchSteps = 16;
-
 /// Static sizes of a gemm kernel.
 struct GemmShape {
   int64_t n, k;
@@ -215,8 +211,8 @@ private:
 
   /// From panel `q` to what is multiplied next, in elements of the weight: the
   /// next panel, the first one's k of the next pass, the next workgroup's first
-  /// panel. 0 where nothing follows, and where there are more chunks of rows:
-  /// those read the tile's panels from a cache.
+  /// panel, which is this one's first where another chunk of rows follows. 0
+  /// where nothing follows.
   Value distanceToNext(Value firstPanel, Value count, Value q) {
     auto select = [&](Value condition, Value yes, Value no) -> Value {
       return arith::SelectOp::create(b, condition, yes, no);
@@ -225,23 +221,22 @@ private:
       return b.compare(arith::CmpIPredicate::ult, lhs, rhs);
     };
     int64_t stepStride = kPanelN * shape.kPackSize();
-    Value distance = select(
-        below(b.add(firstPanel, count), b.index(shape.panels)),
-        b.sub(b.index(shape.panelElements()), b.mul(firstStep, stepStride)),
-        b.index(0));
+    Value toStart = b.mul(firstStep, stepStride);
+    Value toFirst = b.mul(b.sub(count, b.index(1)), shape.panelElements());
+    Value distance =
+        select(below(b.add(firstPanel, count), b.index(shape.panels)),
+               b.sub(b.index(shape.panelElements()), toStart), b.index(0));
+    distance = select(below(b.add(firstRow, rows), abi.rowsOf(gemm.getInput())),
+                      b.sub(b.index(0), b.add(toFirst, toStart)), distance);
     if (!shape.onePass()) {
-      Value toPass =
-          b.sub(b.index(shape.blockSteps() * stepStride),
-                b.mul(b.sub(count, b.index(1)), shape.panelElements()));
+      Value toPass = b.sub(b.index(shape.blockSteps() * stepStride), toFirst);
       distance = select(
           below(b.add(firstStep, shape.blockSteps()), b.index(shape.steps())),
           toPass, distance);
     }
     distance = select(below(b.add(q, 1), count), b.index(shape.panelElements()),
                       distance);
-    Value allRows = abi.rowsOf(gemm.getInput());
-    return select(b.compare(arith::CmpIPredicate::eq, rows, allRows), distance,
-                  b.index(0));
+    return distance;
   }
 
   /// Of panel `q` of the tile. Panels lie at their true columns: the next group
@@ -357,17 +352,6 @@ private:
     operands.bStepStride = kPanelN * shape.kPackSize();
     operands.steps = steps;
     operands.unknownZero = abi.unknownZero();
-    // The last rows of a panel have it in the second-level cache and ask for
-    // the next one; others ask for what they are about to read.
-    auto compare = [&](arith::CmpIPredicate predicate, Value lhs, Value rhs) {
-      return b.compare(predicate, lhs, rhs);
-    };
-    Value asksForNext = arith::AndIOp::create(
-        b, compare(arith::CmpIPredicate::eq, b.add(row, microRows), rows),
-        compare(arith::CmpIPredicate::ne, nextPanel, b.index(0)));
-    operands.prefetchDistance =
-        arith::SelectOp::create(b, asksForNext, nextPanel,
-                                b.index(kPrefetchSteps * operands.bStepStride));
     Value firstK = b.mul(firstStep, shape.kPackSize());
     for (int64_t r = 0; r < microRows; ++r)
       operands.aRowOffsets.push_back(
@@ -375,17 +359,28 @@ private:
               ? b.mul(b.add(row, r), stagePitch)
               : b.add(b.mul(b.add(b.add(firstRow, row), r), shape.k), firstK));
     panel = b.add(panel, b.mul(firstStep, operands.bStepStride));
+    // Each tile asks for its share of what is multiplied next. All of it within
+    // one tile's time would be more than memory delivers.
+    int64_t columns = microRows == 1 ? kPanelN : isa.microColumns;
+    int64_t parts = kPanelN / columns;
+    Value shares = b.mul(rows, parts);
+    Value passElements = b.mul(steps, operands.bStepStride);
+    operands.prefetchStride =
+        b.divide(b.add(shares, operands.bStepStride * microRows - 1), shares);
     for (int64_t r = 0; r < microRows; ++r)
       epilogue->prefetchAddends(b.add(b.add(firstRow, row), r),
                                 b.add(firstColumn, column));
     Value target = b.add(b.mul(row, shape.pitch()), column);
     // A single row has too few accumulators to hide the latency of a
     // multiply-add when it takes only a part of the panel.
-    int64_t columns = microRows == 1 ? kPanelN : isa.microColumns;
     int64_t vectors = columns / isa.lanes;
     for (int64_t part = 0; part < kPanelN; part += columns) {
       operands.bOffsets =
           panelVectorOffsets(b, isa, shape.elementType, panel, part, vectors);
+      Value share = b.add(b.mul(row, parts), part / columns * microRows);
+      operands.prefetchStart =
+          b.add(b.add(panel, nextPanel),
+                b.divide(b.mul(share, passElements), shares));
       auto at = [&](int64_t r, int64_t v) {
         return b.add(target, r * shape.pitch() + part + v * isa.lanes);
       };

@@ -33,6 +33,8 @@ public:
       : b(b), ops(ops), lanes(isa.lanes), mac(isa.macKind(ops.elementType)) {
     aStep = b.mul(step, kPack(ops.elementType));
     bStep = b.mul(step, ops.bStepStride);
+    if (ops.prefetchStart)
+      prefetch(b.add(ops.prefetchStart, b.mul(step, ops.prefetchStride)));
   }
 
   SmallVector<Value> accumulate(ValueRange accumulators) {
@@ -150,15 +152,18 @@ private:
 
   /// One prefetch for each line of the neighbouring vectors of columns.
   void prefetchColumns(int64_t elements) {
-    constexpr unsigned secondLevel = 2;
     int64_t line =
         kCacheLineBytes * 8 / ops.elementType.getIntOrFloatBitWidth();
     Value ahead = b.add(ops.prefetchDistance, bStep);
     for (size_t v = 0; v < ops.bOffsets.size(); ++v)
       if (int64_t(v) * elements % line == 0)
-        memref::PrefetchOp::create(b, ops.b, b.add(ops.bOffsets[v], ahead),
-                                   /*isWrite=*/false, secondLevel,
-                                   /*isDataCache=*/true);
+        prefetch(b.add(ops.bOffsets[v], ahead));
+  }
+
+  void prefetch(Value element) {
+    constexpr unsigned secondLevel = 2;
+    memref::PrefetchOp::create(b, ops.b, element, /*isWrite=*/false,
+                               secondLevel, /*isDataCache=*/true);
   }
 
   /// The pair of a row in every lane, as vector<lanes x i32>.

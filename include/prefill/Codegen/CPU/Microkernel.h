@@ -30,6 +30,9 @@ struct MicrokernelOperands {
   /// Elements ahead of what it reads of the right operand that a step asks the
   /// second-level cache for; null: it does not.
   Value prefetchDistance = {};
+  /// Or: a step asks it for the line with this element of the right operand,
+  /// which is prefetchStride elements on in the next step.
+  Value prefetchStart = {}, prefetchStride = {};
   /// An index that is 0, which LLVM cannot know (KernelABI.h). With it the odd
   /// halves of split pairs are loaded on their own: 16 registers do not hold
   /// both halves beside 12 accumulators, and LLVM would spill rather than load
