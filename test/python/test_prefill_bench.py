@@ -165,6 +165,16 @@ class Rows(unittest.TestCase):
         self.assertGreater(startup["compile_seconds"], 0)
         self.assertEqual([path.name for path in self.modules.glob("checkpoint-*")], ["checkpoint-qwen2.5-0.5b-bf16"])
 
+    def test_decode_rows_of_two_lengths_take_turns(self):
+        output = self.directory / "decode.json"
+        result = bench("--filter", "^decode/qwen2.5-0.5b/bf16/s(32|128)$", "--rounds=2", "--modules", self.modules,
+                       "--json", output)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        short, long = json.loads(output.read_text())
+        self.assertEqual([len(row["ratios"]) for row in (short, long)], [2, 2])
+        # The keys and values of 96 tokens more: 24 layers, 2 heads of 64, bf16.
+        self.assertEqual(long["bytes"] - short["bytes"], 96 * 24 * 2 * 2 * 64 * 2)
+
 
 class Tune(unittest.TestCase):
     """With a stand-in for prefill-opt that looks at --tuning and compiles what the table says."""

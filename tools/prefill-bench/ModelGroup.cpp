@@ -25,12 +25,9 @@ public:
 
   Result<void> prepare(const std::vector<Row> &rows) {
     logits.resize(model->file().vocab_size());
-    int64_t longest = 0, longestDecode = 0;
-    for (const Row &row : rows) {
+    int64_t longest = 0;
+    for (const Row &row : rows)
       longest = std::max(longest, row.tokens);
-      if (row.kind == RowKind::decode)
-        longestDecode = std::max(longestDecode, row.tokens);
-    }
     prompt = makeTokens(longest + 1, model->file().vocab_size());
     if (Result<void> ok = open(prefills, longest); !ok)
       return ok;
@@ -39,24 +36,23 @@ public:
       if (row.kind == RowKind::model && row.tokens <= 1024)
         if (Result<Sample> warmUp = run(row); !warmUp)
           return warmUp.takeError();
-    if (!longestDecode)
-      return {};
-    if (Result<void> ok = open(decodes, longestDecode + 1); !ok)
-      return ok;
-    if (Result<void> ok = append(decodes, 0, longestDecode); !ok)
-      return ok;
-    for (const Row &row : rows)
-      if (row.kind == RowKind::decode)
-        if (Result<Sample> warmUp = run(row); !warmUp)
-          return warmUp.takeError();
+    for (const Row &row : rows) {
+      if (row.kind != RowKind::decode)
+        continue;
+      LoadedModel::Run &decode = decodes[row.tokens];
+      if (Result<void> ok = open(decode, row.tokens + 1); !ok)
+        return ok;
+      if (Result<void> ok = append(decode, 0, row.tokens); !ok)
+        return ok;
+      if (Result<Sample> warmUp = run(row); !warmUp)
+        return warmUp.takeError();
+    }
     return {};
   }
 
   Result<Sample> run(const Row &row) override {
     bool decode = row.kind == RowKind::decode;
-    LoadedModel::Run &chosen = decode ? decodes : prefills;
-    // The tokens of a prompt before the step are those that prepare() stored,
-    // however many more there were.
+    LoadedModel::Run &chosen = decode ? decodes.at(row.tokens) : prefills;
     int64_t begin = decode ? row.tokens : 0;
     int64_t end = decode ? row.tokens + 1 : row.tokens;
     if (Result<void> ok = chosen.cache->truncate(0, begin); !ok)
@@ -115,7 +111,10 @@ private:
   PeakProbe &probe;
   std::unique_ptr<LoadedModel> model;
   Peak arithmetic;
-  LoadedModel::Run prefills, decodes;
+  LoadedModel::Run prefills;
+  /// By the length of the prompt: rows take turns, and a cache that a shorter
+  /// one has truncated no longer holds the longer one's prompt.
+  std::map<int64_t, LoadedModel::Run> decodes;
   std::vector<int32_t> prompt;
   std::vector<float> logits;
 };

@@ -101,10 +101,12 @@ void addModels(Catalogue &catalogue) {
                     "decode/" + name + std::to_string(tokens) + suffix,
                     llama32_1b, "bf16", tokens, tokens > 512 || !fast, layout);
   }
-  for (auto [kind, prefix] : {std::pair{RowKind::model, "model/"},
-                              std::pair{RowKind::decode, "decode/"}})
-    catalogue.add(kind, std::string(prefix) + "qwen2.5-0.5b/bf16/s128",
-                  qwen25_05b, "bf16", 128, true, fastLayout);
+  catalogue.add(RowKind::model, "model/qwen2.5-0.5b/bf16/s128", qwen25_05b,
+                "bf16", 128, true, fastLayout);
+  for (int64_t tokens : {32, 128})
+    catalogue.add(RowKind::decode,
+                  "decode/qwen2.5-0.5b/bf16/s" + std::to_string(tokens),
+                  qwen25_05b, "bf16", tokens, true, fastLayout);
   for (const ModelShape *shape : {&llama32_1b, &qwen25_05b})
     catalogue.add(RowKind::startup,
                   std::string("startup/") + shape->name + "/bf16", *shape,
