@@ -146,6 +146,9 @@ class LengthRun:
     def rounds(self, contenders, wanted, budget_seconds):
         a_round = sum(c.tried_seconds + 2 * SETTLE + 0.1 for c in contenders)
         count = rounds_that_fit(a_round, wanted, budget_seconds)
+        if count < wanted:
+            self.progress(f"warning: {self.length} tokens: {count} of {wanted} rounds, which is what --minutes has room for "
+                          f"({a_round:.1f} s a round)")
         for index in range(count):
             # Each round starts with another engine, so that none always follows the same one.
             turn = contenders[index % len(contenders):] + contenders[:index % len(contenders)]
@@ -161,7 +164,7 @@ class LengthRun:
         return contenders
 
 
-def row(contender, ours, shape, length, threads, tried=()):
+def row(contender, ours, shape, length, threads, wanted, tried=()):
     """One line of the result: medians over the rounds; ratios are taken round by round first."""
     flops = shape.flops(length)
     seconds, spread = summarize(contender.seconds)
@@ -169,6 +172,6 @@ def row(contender, ours, shape, length, threads, tried=()):
     against, _ = summarize([theirs / mine for theirs, mine in zip(contender.seconds, ours.seconds)])
     return {"name": f"model/llama-3.2-1b/bf16/s{length}", "peer": contender.peer.name, "title": contender.peer.title,
             "variant": contender.variant, "layers": shape.layers, "length": length, "threads": threads,
-            "rounds": len(contender.seconds), "seconds": seconds, "spread": spread, "ratio": ratio,
+            "rounds": len(contender.seconds), "rounds_wanted": wanted, "seconds": seconds, "spread": spread, "ratio": ratio,
             "times_ours": against, "all_seconds": contender.seconds, "probe_gflops": contender.gflops_of_probe,
             "token": contender.token, "tried": dict(tried)}

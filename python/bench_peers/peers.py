@@ -19,7 +19,8 @@ class Peer:
 PREFILL = "prefill"
 
 PEERS = [
-    Peer(PREFILL, "Prefill", "prefill", ("numpy",), memory_factor=1.3),
+    # Its packed weights twice, one for each layout of the cache.
+    Peer(PREFILL, "Prefill", "prefill", ("numpy",), memory_factor=2.5),
     Peer("llama.cpp", "llama.cpp", "llama_cpp", ("llama-cpp-python", "numpy"), from_source=("llama-cpp-python",),
          memory_factor=1.2, note="compiled here with GGML_NATIVE=ON"),
     Peer("ik_llama.cpp", "ik_llama.cpp", "ik_llama_cpp", ("ik-llama-cpp-python", "numpy"), memory_factor=1.3,

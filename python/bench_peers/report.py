@@ -37,6 +37,23 @@ def duration(seconds):
     return f"{seconds:.2f} s" if seconds < 100 else f"{seconds:.0f} s"
 
 
+def rounds(row):
+    """How many, and of how many where --minutes had no room for all; JSON of older runs does not tell."""
+    wanted = row.get("rounds_wanted", row["rounds"])
+    return f"{row['rounds']}" + (f" of {wanted}" if row["rounds"] < wanted else "")
+
+
+def why_not_run(result):
+    """{peer: reason} of every known engine without a row, so that none vanishes unsaid."""
+    reasons = dict(result["failed"])
+    measured = {row["peer"] for row in result["rows"]}
+    for peer in peers.PEERS:
+        if peer.name not in measured and peer.name not in reasons:
+            reasons[peer.name] = (("not asked for" if peer.in_all else "only when --peers names it")
+                                  + (f": {peer.note}" if peer.note else ""))
+    return reasons
+
+
 def table(result):
     """Markdown: one table for each number of threads, then the engines, then those that did not run."""
     machine = result["machine"]
@@ -47,6 +64,8 @@ def table(result):
              f"between the quartiles over the median; fraction of peak: all FLOPs that a prefill needs over time over the "
              f"register-only {result['probe_isa']} probe run before and after.", ""]
     rows = best_rows(result["rows"])
+    if any(row["rounds"] < row.get("rounds_wanted", 0) for row in rows):
+        lines[0] += " Rounds \"n of m\": the budget of time (`--minutes`) had room for n of the m asked for."
     for threads in sorted({row["threads"] for row in rows}):
         lines += [f"{threads} thread{'s' if threads > 1 else ''}:", "",
                   "| tokens | layers | engine | setting | TTFT | spread | rounds | fraction of peak | times Prefill's TTFT |",
@@ -55,7 +74,7 @@ def table(result):
             if row["threads"] == threads:
                 spread = f"{row['spread']:.1%}" if row["rounds"] > 1 else ""
                 lines.append(f"| {row['length']} | {row['layers']} | {row['title']} | {row['variant']} | "
-                             f"{duration(row['seconds'])} | {spread} | {row['rounds']} | {row['ratio']:.2f} | "
+                             f"{duration(row['seconds'])} | {spread} | {rounds(row)} | {row['ratio']:.2f} | "
                              f"{row['times_ours']:.2f} |")
         lines.append("")
     lines += ["| engine | version | projections in | last-token agreement with PyTorch | details |",
@@ -63,10 +82,10 @@ def table(result):
     for name, engine in result["engines"].items():
         lines.append(f"| {engine['title']} | {engine['version']} | {engine['matmul']} | "
                      f"{result['agreement'].get(name, 'not compared')} | {engine['details']} |")
-    if result["failed"]:
+    if reasons := why_not_run(result):
         lines += ["", "| did not run | reason |", "| --- | --- |"]
         lines += [f"| {peers.BY_NAME[name].title} | {reason.replace('|', '/')} |"
-                  for name, reason in sorted(result["failed"].items())]
+                  for name, reason in sorted(reasons.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -85,6 +104,7 @@ MACHINE = {"cpu": str, "cores": NUMBERS, "l2": str, "l3": str, "memory_gib": NUM
 ENGINE = {"title": str, "version": str, "matmul": str, "details": str}
 ROW = {"peer": str, "title": str, "variant": str, "layers": NUMBERS, "length": NUMBERS, "threads": NUMBERS,
        "rounds": NUMBERS, "seconds": NUMBERS, "spread": NUMBERS, "ratio": NUMBERS, "times_ours": NUMBERS}
+OPTIONAL = {"rounds_wanted": NUMBERS}  # of a row: JSON of older runs has none
 RESULT = {"machine": MACHINE, "probe_isa": str, "rows": [ROW], "engines": {None: ENGINE}, "failed": TEXTS,
           "agreement": TEXTS}
 
@@ -122,6 +142,8 @@ def load(path):
         with open(path) as file:
             result = json.load(file)
         check(result, RESULT, "the result")
+        for index, row in enumerate(result["rows"]):
+            check(row, {key: kind for key, kind in OPTIONAL.items() if key in row}, f"the result.rows[{index}]")
         for name in result["failed"]:
             if name not in peers.BY_NAME:
                 raise ValueError(f"the result.failed names '{name}', expected some of {', '.join(peers.BY_NAME)}")

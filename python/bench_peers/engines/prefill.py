@@ -3,6 +3,9 @@ import ctypes
 
 import numpy as np
 
+# The setting's name: the layout that its module is compiled with. The first is what prefill-opt takes by itself.
+LAYOUTS = {"contiguous cache (default)": "contiguous", "paged_vnni cache": "paged_vnni"}
+
 
 class Engine:
     def __init__(self, options):
@@ -12,12 +15,20 @@ class Engine:
         self.vocab = options["shape"]["vocab"]
         self.threads = options["threads"]
         self.device = self.make("prefill_device_create", b"cpu", ctypes.c_int(self.threads))
-        self.module = self.make("prefill_module_load_file", self.device, options["pfm"].encode())
-        self.weights = self.make("prefill_weights_load", self.module, options["hf"].encode(), None, None)
-        self.cache = self.make("prefill_kv_cache_create", self.module, ctypes.c_int64(1),
-                               ctypes.c_int64(options["max_length"]))
-        self.session = self.make("prefill_session_create", self.module, self.weights, self.cache)
+        self.options = options
+        self.opened = {}  # {setting: (module, cache, session)}
+        self.open(next(iter(LAYOUTS)))
         self.logits = np.empty(self.vocab, np.float32)
+
+    def open(self, variant):
+        """A setting that nobody asks for takes no memory: each has the weights packed for itself."""
+        if variant not in self.opened:
+            module = self.make("prefill_module_load_file", self.device, self.options["pfm"][LAYOUTS[variant]].encode())
+            weights = self.make("prefill_weights_load", module, self.options["hf"].encode(), None, None)
+            cache = self.make("prefill_kv_cache_create", module, ctypes.c_int64(1),
+                              ctypes.c_int64(self.options["max_length"]))
+            self.opened[variant] = module, cache, self.make("prefill_session_create", module, weights, cache)
+        return self.opened[variant]
 
     def check(self, status):
         if status:
@@ -29,19 +40,22 @@ class Engine:
         return handle
 
     def describe(self):
-        variant = self.library.prefill_module_variant(self.module).decode()
-        return {"version": self.library.prefill_version().decode(), "matmul": f"bf16, {variant} kernels",
+        module, _, _ = self.open(next(iter(LAYOUTS)))
+        isa = self.library.prefill_module_variant(module).decode()
+        return {"version": self.library.prefill_version().decode(), "matmul": f"bf16, {isa} kernels",
                 "details": "weights packed at load, bf16 KV cache"}
 
     def variants(self, length):
-        return ["default"]
+        return list(LAYOUTS)
 
     def prepare(self, variant, length):
-        self.check(self.library.prefill_kv_cache_truncate(self.cache, ctypes.c_int64(0), ctypes.c_int64(0)))
+        _, cache, _ = self.open(variant)
+        self.check(self.library.prefill_kv_cache_truncate(cache, ctypes.c_int64(0), ctypes.c_int64(0)))
 
     def prefill(self, tokens, variant):
+        _, _, session = self.open(variant)
         self.check(self.library.prefill_session_prefill(
-            self.session, tokens.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(len(tokens)), ctypes.c_int(0),
+            session, tokens.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(len(tokens)), ctypes.c_int(0),
             self.logits.ctypes.data_as(ctypes.c_void_p)))
         return self.logits
 
