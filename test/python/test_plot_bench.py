@@ -31,6 +31,22 @@ class PlotBench(unittest.TestCase):
         self.assertIn("| 6144x4096 | llama-3-8b qkv | 0.900 (1.02x) |", result.stdout)
         self.assertIn("| `model/llama-3.2-1b/bf16/s512` | 1 | 0.910 | 2.0% | 215.0 GFLOP/s | 4700.0 | 9 |", result.stdout)
 
+    def test_two_threads_beside_one(self):
+        startup = {**MODEL, "name": "startup/llama-3.2-1b/bf16", "first_seconds": 2.0, "compile_seconds": 2.0}
+        alone = {**MODEL, "name": "model/llama-3.2-1b/bf16/s128", "threads": 2}
+        result = self.run_on([GEMM, MODEL, startup, alone, {**startup, "threads": 2},
+                              {**MODEL, "threads": 2, "ratio": 0.819, "spread": 0.03, "rounds": 5},
+                              {**GEMM, "threads": 2, "ratio": 0.855}])
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        [table] = [part for part in result.stdout.split("\n\n") if "relative to one thread |" in part]
+        self.assertEqual(table.splitlines(), [
+            "| row | threads | ratio | ratio of one thread | relative to one thread | spread | rounds |",
+            "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+            "| `model/llama-3.2-1b/bf16/s512` | 2 | 0.819 | 0.910 | 0.900 | 3.0% | 5 |",
+            "| `gemm/bf16/512x6144x4096` | 2 | 0.855 | 0.900 | 0.950 | 1.0% | 9 |"])
+        for rows in ([GEMM, MODEL], [alone]):
+            self.assertNotIn("relative to one thread", self.run_on(rows).stdout)
+
     def test_rows_of_another_shape(self):
         for content, expected in (
                 ("no JSON", "cannot read"), ("[" * 100000, "cannot read"), ({}, "is not a list of rows"),
