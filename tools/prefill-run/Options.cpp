@@ -350,7 +350,8 @@ prompt, one of
 run
   --decode N            continue greedily for N tokens
   --chunk N             prefill the prompt in chunks of N tokens (default: in one call)
-  --threads N           default: all processors that the process may use
+  --threads N           default: one for each processor that the process may use (SMT siblings are processors),
+                        but no more than a container's CPU quota is good for; N itself is not limited
   --device NAME         cpu (default), cpu:avx2, cpu:avx512, cpu:avx512_bf16, cuda, cuda:N, or
                         cuda-emu:sm_XX: the CUDA kernels executed and checked on the CPU (slow)
   --emulation-seed N    on cuda-emu: the order in which threads run (default 0: ascending)

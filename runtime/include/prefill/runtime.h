@@ -82,7 +82,10 @@ PREFILL_API const char *prefill_version(void);
 /* name: "cpu", or "cpu:avx2", "cpu:avx512", "cpu:avx512_bf16" to force an ISA
  * variant; "cuda-emu:sm_80" and its like: the module's kernels for that chip,
  * executed and checked on this machine (slow); "cuda" or "cuda:NUMBER".
- * num_threads 0: all cores that this process may use. */
+ * num_threads 0: one for each processor that this process may use (SMT
+ * siblings are processors), but no more than its control groups have processor
+ * time for: their quota over its period, rounded up. Any other number is taken
+ * as it is. */
 PREFILL_API prefill_status prefill_device_create(const char *name,
                                                  int num_threads,
                                                  prefill_device **out);

@@ -87,9 +87,9 @@ Result<std::unique_ptr<Device>> Device::create(int numThreads,
   if (numThreads < 0 || numThreads > maxThreads)
     return Error{ErrorCode::invalidArgument,
                  "number of threads is " + std::to_string(numThreads) +
-                     ", expected 0 (all) to " + std::to_string(maxThreads)};
+                     ", expected 0 (default) to " + std::to_string(maxThreads)};
   if (numThreads == 0)
-    numThreads = ThreadPool::availableProcessors();
+    numThreads = ThreadPool::defaultSize();
   try {
     std::unique_ptr<Device> device(new Device(Placement(numThreads, topology)));
     Result<std::unique_ptr<Backend>> backend = make(device->pool);

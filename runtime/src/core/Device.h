@@ -17,7 +17,7 @@ namespace prefill::rt {
 class Device {
 public:
   /// name: "cpu" or "cpu:VARIANT", "cuda-emu:CHIP", "cuda" or "cuda:NUMBER";
-  /// numThreads 0: every processor that this process may use. An Error names
+  /// numThreads 0: ThreadPool::defaultSize(). An Error names
   /// what is missing: "no CUDA device", an instruction set.
   static Result<std::unique_ptr<Device>>
   create(const std::string &name, int numThreads,

@@ -1,4 +1,5 @@
 #include "core/ThreadPool.h"
+#include "core/CpuQuota.h"
 
 #include <algorithm>
 #include <sched.h>
@@ -25,7 +26,7 @@ void relax() {
 
 ThreadPool::ThreadPool(Placement placement)
     : placed(std::move(placement)), numThreads(placed.numThreads()),
-      maySpin(numThreads <= availableProcessors()),
+      maySpin(numThreads <= defaultSize()),
       shares(new Share[placed.numShares()]) {
   for (int i = 0; i < placed.numShares(); ++i)
     shares[i].threads = placed.threadsOf(i);
@@ -165,4 +166,9 @@ int ThreadPool::availableProcessors() {
   if (::sched_getaffinity(0, sizeof set, &set) == 0)
     return std::max(1, CPU_COUNT(&set));
   return std::max(1u, std::thread::hardware_concurrency());
+}
+
+int ThreadPool::defaultSize(const std::string &root) {
+  int processors = availableProcessors();
+  return std::min(processors, cpuQuota(root).value_or(processors));
 }

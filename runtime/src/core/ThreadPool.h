@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -28,7 +29,7 @@ namespace prefill::rt {
 class ThreadPool {
 public:
   /// How long a thread that waits may keep its processor. No thread spins in a
-  /// pool that has more threads than the process has processors.
+  /// pool of more than defaultSize() threads: others have work for its time.
   static constexpr std::chrono::microseconds spinBudget{50};
 
   /// `thread` is in [0, size) and is held by one thread at a time, so it may
@@ -57,8 +58,14 @@ public:
   /// threads take turns.
   void run(int64_t count, const Body &body, int64_t grain = 1);
 
-  /// The number of processors that this process may use.
+  /// The number of processors that this process may use, by its affinity; each
+  /// of a core's SMT siblings is one.
   static int availableProcessors();
+  /// Threads where nobody says how many: availableProcessors(), but no more
+  /// than the quota of processor time (cpuQuota) keeps busy. With more, the
+  /// system stops them all for the rest of each period, in the middle of a
+  /// launch.
+  static int defaultSize(const std::string &root = "");
 
 private:
   void workerLoop(int thread);

@@ -12,7 +12,7 @@ using namespace prefill::rt::emulation;
 
 Emulator::Emulator(int numThreads)
     : ownPool(std::make_unique<ThreadPool>(
-          numThreads > 0 ? numThreads : ThreadPool::availableProcessors())),
+          numThreads > 0 ? numThreads : ThreadPool::defaultSize())),
       pool(ownPool.get()) {}
 
 Emulator::Emulator(ThreadPool &threads) : pool(&threads) {}

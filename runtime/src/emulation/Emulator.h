@@ -51,7 +51,7 @@ class BlockRunner;
 
 class Emulator {
 public:
-  /// 0: all processors. Throws std::system_error as ThreadPool does.
+  /// 0: ThreadPool::defaultSize(). Throws std::system_error as ThreadPool does.
   explicit Emulator(int numThreads = 0);
   /// Blocks run on threads that others use too; they outlive the emulator.
   explicit Emulator(ThreadPool &threads);
