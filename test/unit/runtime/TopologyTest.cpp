@@ -2,18 +2,24 @@
 #include "SafetensorsFile.h"
 #include "TestModel.h"
 
+#include "core/KVCache.h"
 #include "core/LoadedModule.h"
 #include "core/ResidentWeights.h"
+#include "core/Session.h"
 #include "core/Topology.h"
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <numeric>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 using namespace prefill;
 using namespace prefill::rt;
@@ -239,6 +245,89 @@ TEST(Placement, ThreadsBeginWithTheirNodesShare) {
   EXPECT_EQ(first[1], 500);
 }
 
+// As linux/mempolicy.h has them.
+constexpr int defaultPolicy = 0, preferredPolicy = 1;
+constexpr unsigned long ofAddress = 2;
+
+/// Policy and nodes of the page at `address`: (policy, ids). Nothing, and
+/// errno, where the kernel refuses.
+using Policy = std::pair<int, std::vector<int>>;
+std::optional<Policy> policyAt(const void *address) {
+#ifdef SYS_get_mempolicy
+  constexpr int wordBits = 8 * sizeof(unsigned long);
+  std::array<unsigned long, 1024 / wordBits> mask{};
+  Policy policy;
+  if (::syscall(SYS_get_mempolicy, &policy.first, mask.data(),
+                mask.size() * wordBits, address, ofAddress) != 0)
+    return std::nullopt;
+  for (int id = 0; id < static_cast<int>(mask.size()) * wordBits; ++id)
+    if (mask[id / wordBits] >> id % wordBits & 1)
+      policy.second.push_back(id);
+  return policy;
+#else
+  errno = ENOSYS;
+  return std::nullopt;
+#endif
+}
+
+/// Why memory cannot be bound to a node here, or nothing: sandboxes forbid it,
+/// and a kernel may lack it.
+std::string whyNoBinding(int node) {
+#if defined(SYS_mbind) && defined(SYS_get_mempolicy)
+  alignas(4096) static std::byte page[4096];
+  std::array<unsigned long, 16> mask{};
+  constexpr int wordBits = 8 * sizeof(unsigned long);
+  mask[node / wordBits] = 1ul << node % wordBits;
+  if (::syscall(SYS_mbind, page, sizeof page, preferredPolicy, mask.data(),
+                mask.size() * wordBits, 0) != 0)
+    return "mbind to node " + std::to_string(node) + ": " +
+           std::strerror(errno);
+  if (!policyAt(page))
+    return std::string("get_mempolicy: ") + std::strerror(errno);
+  return "";
+#else
+  return "no mbind or get_mempolicy for node " + std::to_string(node);
+#endif
+}
+
+const Policy unbound(defaultPolicy, {});
+Policy preferring(int node) { return {preferredPolicy, {node}}; }
+
+TEST(Placement, TheKernelKnowsWhereMemoryBelongs) {
+  // The first and the last node of this machine, which may be one.
+  Topology here = Topology::ofThisMachine();
+  int first = here.nodes.front().id, last = here.nodes.back().id;
+  if (std::string reason = whyNoBinding(first); !reason.empty())
+    GTEST_SKIP() << reason;
+  constexpr uint64_t bytes = 8 << 20, around = 1 << 20;
+  auto place = [&](int firstNode, int lastNode, auto check) {
+    Allocator allocator;
+    Allocation memory = std::move(*allocator.allocate(
+        MemoryClass::weights, bytes + 2 * around, "a test"));
+    std::byte *data = memory.data() + around;
+    Placement(4, {{{firstNode, {0}}, {lastNode, {1, 2, 3}}}})
+        .placeShares(data, bytes);
+    EXPECT_EQ(policyAt(data - 1), unbound);
+    EXPECT_EQ(policyAt(data + bytes), unbound);
+    check(data);
+  };
+  place(first, last, [&](std::byte *data) {
+    EXPECT_EQ(policyAt(data), preferring(first));
+    EXPECT_EQ(policyAt(data + bytes / 4 - 1), preferring(first));
+    EXPECT_EQ(policyAt(data + bytes / 4), preferring(last));
+    EXPECT_EQ(policyAt(data + bytes - 1), preferring(last));
+  });
+  // What the kernel refuses, here a node that does not exist, stays unbound.
+  constexpr int missing = 1000;
+  ASSERT_FALSE(whyNoBinding(missing).empty());
+  place(first, missing, [&](std::byte *data) {
+    EXPECT_EQ(policyAt(data), preferring(first));
+    EXPECT_EQ(policyAt(data + bytes / 4 - 1), preferring(first));
+    EXPECT_EQ(policyAt(data + bytes / 4), unbound);
+    EXPECT_EQ(policyAt(data + bytes - 1), unbound);
+  });
+}
+
 // On a machine of two nodes weights are copied out of the cache's file, and
 // everything has the bits that one node gives.
 TEST(Placement, TwoNodesGiveTheSameBits) {
@@ -288,6 +377,64 @@ TEST(Placement, TwoNodesGiveTheSameBits) {
     size_t size = table.plans[0]->weights[i]->shape[0] * 4096;
     EXPECT_EQ(std::memcmp(one->data(i), two->data(i), size), 0);
     EXPECT_EQ(std::memcmp(one->data(i), copied->data(i), size), 0);
+  }
+  // The large weight is bound, whichever way it came.
+  if (whyNoBinding(0).empty()) {
+    EXPECT_EQ(policyAt(one->data(1)), unbound);
+    EXPECT_EQ(policyAt(two->data(1)), preferring(0));
+    EXPECT_EQ(policyAt(copied->data(1)), preferring(0));
+  }
+}
+
+/// The logits of a session with three threads: prompts of two sequences in one
+/// call, the rest of one of them, and a step of decoding.
+std::vector<float> runOn(const Topology &topology, module::KVLayout layout) {
+  auto device = std::move(*Device::create("cpu:avx2", 3, topology));
+  EXPECT_EQ(device->threads().placement().numShares(),
+            static_cast<int>(topology.nodes.size()));
+  std::vector<uint8_t> bytes = serialize(makeTestModule({layout}));
+  auto module =
+      std::move(*LoadedModule::loadMemory(*device, bytes.data(), bytes.size()));
+  auto weights =
+      std::move(*ResidentWeights::load(*module, RandomSource(7), nullptr));
+  auto cache = std::move(*KVCache::create(*module, 2, 0));
+  auto session = std::move(*Session::create(*module, *weights, *cache));
+  std::vector<float> all;
+  auto call = [&](const std::vector<int32_t> &lengths,
+                  const std::vector<int32_t> &sequences) {
+    std::vector<int32_t> ends = {0};
+    for (int32_t length : lengths)
+      ends.push_back(ends.back() + length);
+    std::vector<int32_t> tokens(ends.back());
+    for (size_t i = 0; i < tokens.size(); ++i)
+      tokens[i] = static_cast<int32_t>((i * 5 + all.size()) % testVocab);
+    std::vector<float> logits(tokens.size() * testVocab);
+    Result<void> ok =
+        session->run(tokens.data(), ends.data(), sequences.data(),
+                     static_cast<int64_t>(lengths.size()), true, logits.data());
+    EXPECT_TRUE(ok) << ok.error().message;
+    all.insert(all.end(), logits.begin(), logits.end());
+  };
+  call({43, 61}, {0, 1});
+  call({17}, {0});
+  call({1, 1}, {1, 0});
+  return all;
+}
+
+TEST(Placement, ASessionOnTwoNodesGivesTheSameBits) {
+  for (module::KVLayout layout :
+       {module::KVLayout::contiguous, module::KVLayout::head_major,
+        module::KVLayout::paged_nhd}) {
+    std::vector<float> one = runOn({{{0, {0, 1}}}}, layout);
+    ASSERT_EQ(one.size(), size_t(43 + 61 + 17 + 2) * testVocab);
+    for (const Topology &topology :
+         {twoNodes({0}, {1}), twoNodes({0}, {1, 2, 3, 4, 5})}) {
+      std::vector<float> two = runOn(topology, layout);
+      EXPECT_EQ(one.size(), two.size());
+      EXPECT_EQ(std::memcmp(one.data(), two.data(), one.size() * sizeof(float)),
+                0)
+          << module::EnumNameKVLayout(layout);
+    }
   }
 }
 
