@@ -57,7 +57,9 @@ void addGemms(Catalogue &catalogue) {
       for (int64_t m : {37, 130})
         catalogue.addGemms("gemm-small", *shape, dtype, m, "", false);
     }
-  // Converted to f32 in packing; oneDNN's CPU matmul has no f16.
+  // Multiplied by the instructions of f32: panels of weights stay f16 in memory
+  // and are widened in every step of K, activations once a tile. oneDNN's CPU
+  // matmul has no f16.
   for (const ModelShape *shape : {&llama32_1b, &llama3_8b})
     for (int64_t m : {512, 2048})
       catalogue.addGemms("gemm", *shape, "f16", m, "", true);
