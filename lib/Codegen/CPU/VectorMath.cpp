@@ -133,16 +133,10 @@ Value prefill::emitReciprocalSqrt(KernelBuilder &b, Value x) {
   return arith::DivFOp::create(b, b.f32(1.0), math::SqrtOp::create(b, x));
 }
 
-Value prefill::emitTruncate(KernelBuilder &b, const CpuIsa &isa, Value x,
-                            Type elementType) {
-  if (elementType.isF32())
-    return x;
+// The upper half of the bits, after adding just below half of its last place,
+// or half where that makes it even. A NaN must not round to infinity.
+Value prefill::emitBF16Bits(KernelBuilder &b, Value x) {
   int64_t lanes = lanesOf(x);
-  auto type = VectorType::get({lanes}, elementType);
-  if (!elementType.isBF16() || isa.hasBf16Dot)
-    return arith::TruncFOp::create(b, type, x);
-  // The upper half of the bits, after adding just below half of its last place,
-  // or half where that makes it even. A NaN must not round to infinity.
   auto ints = VectorType::get({lanes}, b.getI32Type());
   Value bits = vector::BitCastOp::create(b, ints, x);
   Value sixteen = b.splatI32(16, lanes);
@@ -153,9 +147,19 @@ Value prefill::emitTruncate(KernelBuilder &b, const CpuIsa &isa, Value x,
   Value rounded = arith::ShRUIOp::create(b, sum, sixteen);
   Value quiet = arith::OrIOp::create(b, upper, b.splatI32(0x40, lanes));
   Value isNaN = arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, x, x);
-  Value chosen = arith::SelectOp::create(b, isNaN, quiet, rounded);
+  return arith::SelectOp::create(b, isNaN, quiet, rounded);
+}
+
+Value prefill::emitTruncate(KernelBuilder &b, const CpuIsa &isa, Value x,
+                            Type elementType) {
+  if (elementType.isF32())
+    return x;
+  int64_t lanes = lanesOf(x);
+  auto type = VectorType::get({lanes}, elementType);
+  if (!roundsByBits(isa, elementType))
+    return arith::TruncFOp::create(b, type, x);
   Value halves = arith::TruncIOp::create(
-      b, VectorType::get({lanes}, b.getI16Type()), chosen);
+      b, VectorType::get({lanes}, b.getI16Type()), emitBF16Bits(b, x));
   return vector::BitCastOp::create(b, type, halves);
 }
 

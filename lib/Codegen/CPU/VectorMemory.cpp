@@ -62,9 +62,26 @@ void prefill::storeMaskedHalves(KernelBuilder &b, Value vector, Value memref,
                               /*alignment=*/2);
 }
 
+/// The lower halves of 16 words. LLVM 22 would make a store of all four bytes
+/// of a masked store of a truncated vector when the mask takes one lane (LLVM
+/// issue 179489), hence the instruction by name.
+static void storeMaskedBits(KernelBuilder &b, Value words, Value memref,
+                            ValueRange indices, Value mask) {
+  auto bits = VectorType::get({1}, b.getI16Type());
+  Value lanes = vector::ExtractOp::create(
+      b, vector::BitCastOp::create(b, bits, mask), ArrayRef<int64_t>{0});
+  LLVM::CallIntrinsicOp::create(
+      b, b.getStringAttr("llvm.x86.avx512.mask.pmov.dw.mem.512"),
+      ValueRange{elementAddress(b, memref, indices), words, lanes});
+}
+
 void prefill::storeColumns(KernelBuilder &b, const CpuIsa &isa, Value vector,
                            Value memref, ValueRange indices, Value mask) {
   Type element = cast<MemRefType>(memref.getType()).getElementType();
+  if (mask && roundsByBits(isa, element) && isa.lanes == 16) {
+    storeMaskedBits(b, emitBF16Bits(b, vector), memref, indices, mask);
+    return;
+  }
   vector = emitTruncate(b, isa, vector, element);
   if (mask && needsIntegerAccess(element)) {
     storeMaskedHalves(b, vector, memref, indices, mask);

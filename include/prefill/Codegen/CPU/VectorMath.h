@@ -34,6 +34,15 @@ Value emitGeluTanh(KernelBuilder &b, Value x);
 /// 1/sqrt(x) by square root and division; x is a scalar f32.
 Value emitReciprocalSqrt(KernelBuilder &b, Value x);
 
+/// Whether the ISA has no conversion to `elementType`.
+inline bool roundsByBits(const CpuIsa &isa, Type elementType) {
+  return elementType.isBF16() && !isa.hasBf16Dot;
+}
+
+/// The bits of f32 lanes rounded to nearest even to bf16, as vector<lanes x
+/// i32>.
+Value emitBF16Bits(KernelBuilder &b, Value x);
+
 /// x rounded to nearest even to `elementType`, as vector<lanes x elementType>;
 /// x itself for f32. A NaN stays one. arith.truncf would call the compiler's
 /// runtime library on variants without a conversion to bf16.
