@@ -177,6 +177,8 @@ class Harness:
             for layers in by_layers:
                 self.model(Shape(layers))
             return
+        if peers.PREFILL in self.result["failed"]:
+            raise RuntimeError(f"Prefill itself {self.result['failed'][peers.PREFILL]}")
         probe = machine.PeakProbe(self.cache, self.cores)
         installed = [peer for peer in self.options.selected if peer.name in self.pythons]
         work = {layers: sum(Shape(layers).flops(length) ** 0.5 for length in lengths)

@@ -9,7 +9,9 @@ import struct
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("PREFILL_BIN", ROOT / "build" / "release" / "bin"))
@@ -213,6 +215,21 @@ class Statistics(unittest.TestCase):
             [contender] = run.rounds([contender], 3, minutes)
             self.assertEqual(len(contender.seconds), 3 - len(expected))
             self.assertEqual([text for text in said if "warning" in text], expected)
+
+
+class WholeRun(unittest.TestCase):
+    def test_without_prefill_there_is_no_yardstick(self):
+        # Of the harness's own environment; this test comes to none of them.
+        absent = {name: unittest.mock.MagicMock() for name in
+                  ("rich", "rich.console", "ml_dtypes", "gguf", "safetensors", "safetensors.numpy")}
+        with unittest.mock.patch.dict(sys.modules, absent), tempfile.TemporaryDirectory() as cache:
+            import bench_peers.__main__ as program
+            options = types.SimpleNamespace(cache=pathlib.Path(cache), threads=1, selected=peers.select("torch"), lengths=[16],
+                                            layers_at=lambda length: 1, install_only=False)
+            harness = program.Harness(options)
+            harness.environments.python = unittest.mock.Mock(side_effect=program.InstallError("no wheel"))
+            with self.assertRaisesRegex(RuntimeError, "^Prefill itself cannot be installed: no wheel$"):
+                harness.run()
 
 
 def result(peer, seconds, **extra):

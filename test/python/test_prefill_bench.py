@@ -156,6 +156,9 @@ class Rows(unittest.TestCase):
         whole = 2 * 128 * layer + pair * 128 * 129 // 2
         last = 2 * 128 * 896 * 1152 + 2 * (layer - 896 * 1152) + pair * 128
         self.assertEqual(model["flops"], 23 * whole + last + 2 * 896 * 151936)
+        self.assertAlmostEqual(model["ttft_ms"], 1e3 * model["seconds"], delta=model["seconds"])
+        self.assertAlmostEqual(model["tokens_per_s"], 128 / model["seconds"], delta=0.001 * model["tokens_per_s"])
+        self.assertFalse({"ttft_ms", "tokens_per_s"} & (decode.keys() | startup.keys() | self.rows[0].keys()))
         weights = 24 * layer + 896 * 151936
         self.assertEqual(decode["probe"], "streaming read")
         # bf16, and the keys and values of 129 tokens; biases, gains and one row of the embedding are little.
@@ -164,6 +167,17 @@ class Rows(unittest.TestCase):
         self.assertAlmostEqual(startup["ratio"], startup["first_seconds"] / startup["seconds"], delta=startup["ratio"] / 100)
         self.assertGreater(startup["compile_seconds"], 0)
         self.assertEqual([path.name for path in self.modules.glob("checkpoint-*")], ["checkpoint-qwen2.5-0.5b-bf16"])
+
+    def test_attention_over_several_layouts(self):
+        output = self.directory / "attention.json"
+        result = bench("--filter", "^attention-qwen2.5-0.5b/bf16/d64/s128", "--rounds=2", "--modules", self.modules,
+                       "--json", output)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rows = json.loads(output.read_text())
+        name = "attention-qwen2.5-0.5b/bf16/d64/s128"
+        self.assertEqual([(row["name"], row["kv_layout"]) for row in rows],
+                         [(name, "paged_vnni"), (name + "/contiguous", "contiguous"), (name + "/paged_nhd_16", "paged_nhd:16")])
+        self.assertEqual([(row["flops"], len(row["ratios"])) for row in rows], [(2 * 64 * 14 * 128 * 129, 2)] * 3)
 
     def test_decode_rows_of_two_lengths_take_turns(self):
         output = self.directory / "decode.json"
@@ -380,6 +394,18 @@ class CommandLine(unittest.TestCase):
         wanted |= {f"model/llama-3.2-1b/bf16/s{s}" for s in (128, 512, 1024, 2048, 4096, 8192, 16384)}
         wanted |= {"decode/llama-3.2-1b/bf16/s512", "gemm-avx2/bf16/512x6144x4096", "gemm-avx512/bf16/512x6144x4096"}
         self.assertEqual(wanted - names, set())
+
+    def test_slow_rows_must_be_named(self):
+        lines = bench("--list").stdout.splitlines()
+        self.assertEqual(len(lines), len({line.split()[0] for line in lines}))
+        left_out = {line.split()[0] for line in lines if line.endswith("   (only when a filter names it)")}
+        expected = {f"gemm-small/bf16/{m}x{nk}" for m in (1, 2, 4, 8, 9, 16, 24) for nk in ("3072x2048", "4096x14336")}
+        expected |= {f"decode/llama-3.2-1b/bf16/s{s}{layout}" for s in (4096, 8192) for layout in ("", "/contiguous")}
+        expected |= {f"model/llama-3.2-1b/{row}" for s in (128, 512, 2048) for row in (f"f32/s{s}", f"f16/s{s}/contiguous")}
+        expected |= {"model/llama-3-8b/bf16/s512", "model/llama-3-8b/bf16/s2048"}
+        expected |= {f"attention/{dtype}/d{d}/s{s}/{layout}" for dtype in ("bf16", "f32") for d in (64, 128)
+                     for s in (2048, 8192) for layout in ("head_major", "paged_nhd_16")}
+        self.assertEqual(expected - left_out, set())
 
     def test_a_full_disk_is_an_error(self):
         result = bench("--list")

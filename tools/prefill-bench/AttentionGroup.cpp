@@ -3,6 +3,7 @@
 #include "Group.h"
 #include "LoadedModel.h"
 
+#include <algorithm>
 #include <map>
 
 using namespace prefill;
@@ -12,18 +13,19 @@ namespace {
 
 class AttentionGroup : public Group {
 public:
-  AttentionGroup(PeakProbe &probe, std::unique_ptr<LoadedModel> model,
-                 Peak peak)
-      : probe(probe), model(std::move(model)), denominator(peak) {}
+  explicit AttentionGroup(PeakProbe &probe) : probe(probe) {}
 
   Peak peak(const Row &) const override { return denominator; }
   const char *variant() const override {
-    return rt::stringify(model->variant());
+    return rt::stringify(models.front().second->variant());
   }
 
-  Result<void> prepare(const std::vector<Row> &rows) {
+  Result<void> prepare(const std::vector<Row> &rows, ModuleStore &store) {
     for (const Row &row : rows) {
-      auto walk = PlanWalk::create(*model, row.tokens);
+      auto model = modelOf(row, store);
+      if (!model)
+        return model.takeError();
+      auto walk = PlanWalk::create(**model, row.tokens);
       if (!walk)
         return walk.takeError();
       // Attention reads the queries and the cache and overwrites neither: it
@@ -43,9 +45,32 @@ public:
   }
 
 private:
+  /// The model over the row's layout. Layouts beyond the first take the first
+  /// one's weights, which are the same.
+  Result<LoadedModel *> modelOf(const Row &row, ModuleStore &store) {
+    for (auto &[layout, model] : models)
+      if (layout == row.layout)
+        return model.get();
+    constexpr int64_t smallVocab = 1024;
+    const int64_t maxTokens = std::min<int64_t>(8192, row.shape->maxSeq);
+    Result<std::string> path =
+        store.get({row.shape, 2, smallVocab, row.dtype, row.layout, maxTokens});
+    if (!path)
+      return path.takeError();
+    auto model = models.empty()
+                     ? LoadedModel::load(*path, row.isa, probe.threads())
+                     : LoadedModel::loadBeside(*models.front().second, *path);
+    if (!model)
+      return model.takeError();
+    denominator = arithmeticPeak(row.dtype, (*model)->variant());
+    models.emplace_back(row.layout, std::move(*model));
+    return models.back().second.get();
+  }
+
   PeakProbe &probe;
-  std::unique_ptr<LoadedModel> model;
-  Peak denominator;
+  /// By layout; the first has the weights of all.
+  std::vector<std::pair<std::string, std::unique_ptr<LoadedModel>>> models;
+  Peak denominator = {};
   std::map<std::string, std::unique_ptr<PlanWalk>> walks;
 };
 
@@ -54,18 +79,8 @@ private:
 Result<std::unique_ptr<Group>>
 prefill::bench::createAttentionGroup(const std::vector<Row> &rows,
                                      ModuleStore &store, PeakProbe &probe) {
-  const Row &first = rows.front();
-  constexpr int64_t smallVocab = 1024, maxTokens = 8192;
-  Result<std::string> path = store.get(
-      {first.shape, 2, smallVocab, first.dtype, first.layout, maxTokens});
-  if (!path)
-    return path.takeError();
-  auto model = LoadedModel::load(*path, first.isa, probe.threads());
-  if (!model)
-    return model.takeError();
-  Peak peak = arithmeticPeak(first.dtype, (*model)->variant());
-  auto group = std::make_unique<AttentionGroup>(probe, std::move(*model), peak);
-  if (Result<void> ok = group->prepare(rows); !ok)
+  auto group = std::make_unique<AttentionGroup>(probe);
+  if (Result<void> ok = group->prepare(rows, store); !ok)
     return ok.takeError();
   return std::unique_ptr<Group>(std::move(group));
 }

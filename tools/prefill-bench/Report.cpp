@@ -115,6 +115,11 @@ std::string prefill::bench::toJson(const std::vector<Series> &all,
     row["rounds"] = series.samples.size();
     row["threads"] = threads;
     row["seconds"] = rounded(medianSeconds(series), 6);
+    if (series.row.kind == RowKind::model) {
+      row["ttft_ms"] = rounded(1e3 * medianSeconds(series), 6);
+      row["tokens_per_s"] =
+          rounded(double(series.row.tokens) / medianSeconds(series), 6);
+    }
     row["probe"] = stringify(series.peak);
     const Sample &sample = series.samples.front();
     if (Unit unit = unitOf(series); unit.work) {

@@ -1,5 +1,7 @@
 #include "Rows.h"
 
+#include <algorithm>
+
 using namespace prefill::bench;
 
 namespace {
@@ -8,6 +10,12 @@ namespace {
 constexpr const char *defaultLayout = "contiguous";
 /// What attention reads fastest on a CPU: rows whose name has no layout.
 constexpr const char *fastLayout = "paged_vnni";
+
+/// As names of rows spell a layout.
+std::string spelled(std::string layout) {
+  std::replace(layout.begin(), layout.end(), ':', '_');
+  return layout;
+}
 
 class Catalogue {
 public:
@@ -57,6 +65,10 @@ void addGemms(Catalogue &catalogue) {
       for (int64_t m : {37, 130})
         catalogue.addGemms("gemm-small", *shape, dtype, m, "", false);
     }
+  // Few rows, where the weight's way from memory is what takes the time.
+  for (const ModelShape *shape : {&llama32_1b, &llama3_8b})
+    for (int64_t m : {1, 2, 4, 8, 9, 16, 24})
+      catalogue.addGemms("gemm-small", *shape, "bf16", m, "", true);
   // Multiplied by the instructions of f32: panels of weights stay f16 in memory
   // and are widened in every step of K, activations once a tile. oneDNN's CPU
   // matmul has no f16.
@@ -86,7 +98,19 @@ void addAttention(Catalogue &catalogue) {
                       fastLayout);
         catalogue.add(RowKind::attention, name + "/" + defaultLayout, *shape,
                       dtype, tokens, tokens > 2048, defaultLayout);
+        for (const char *layout : {"head_major", "paged_nhd:16"})
+          catalogue.add(RowKind::attention, name + "/" + spelled(layout),
+                        *shape, dtype, tokens, true, layout);
       }
+}
+
+/// A model that loads in a moment; the tests of this tool run it.
+void addSmallAttention(Catalogue &catalogue) {
+  for (const char *layout : {fastLayout, defaultLayout, "paged_nhd:16"})
+    catalogue.add(RowKind::attention,
+                  "attention-qwen2.5-0.5b/bf16/d64/s128" +
+                      (layout == fastLayout ? "" : "/" + spelled(layout)),
+                  qwen25_05b, "bf16", 128, true, layout);
 }
 
 void addModels(Catalogue &catalogue) {
@@ -98,10 +122,22 @@ void addModels(Catalogue &catalogue) {
       catalogue.add(RowKind::model,
                     "model/" + name + std::to_string(tokens) + suffix,
                     llama32_1b, "bf16", tokens, tokens > 512 || !fast, layout);
-    for (int64_t tokens : {512, 2048})
+    for (int64_t tokens : {512, 2048, 4096, 8192})
       catalogue.add(RowKind::decode,
                     "decode/" + name + std::to_string(tokens) + suffix,
                     llama32_1b, "bf16", tokens, tokens > 512 || !fast, layout);
+  }
+  for (int64_t tokens : {128, 512, 2048}) {
+    std::string length = "/s" + std::to_string(tokens);
+    catalogue.add(RowKind::model, "model/llama-3.2-1b/f32" + length, llama32_1b,
+                  "f32", tokens, true, fastLayout);
+    // fastLayout holds no f16.
+    catalogue.add(RowKind::model,
+                  "model/llama-3.2-1b/f16" + length + "/" + defaultLayout,
+                  llama32_1b, "f16", tokens, true, defaultLayout);
+    if (tokens >= 512) // 16 GB of packed weights
+      catalogue.add(RowKind::model, "model/llama-3-8b/bf16" + length, llama3_8b,
+                    "bf16", tokens, true, fastLayout);
   }
   catalogue.add(RowKind::model, "model/qwen2.5-0.5b/bf16/s128", qwen25_05b,
                 "bf16", 128, true, fastLayout);
@@ -130,7 +166,9 @@ std::string Row::group() const {
                      : kind == RowKind::gemm      ? "gemm"
                      : kind == RowKind::attention ? "attention"
                                                   : "model";
-  return std::string(what) + "/" + shape->name + "/" + dtype + "/" + layout +
+  // Attention is compared between layouts, so these take turns.
+  return std::string(what) + "/" + shape->name + "/" + dtype +
+         (kind == RowKind::attention ? "" : "/" + layout) +
          (isa.empty() ? "" : "/" + isa);
 }
 
@@ -138,6 +176,7 @@ std::vector<Row> prefill::bench::allRows() {
   Catalogue catalogue;
   addGemms(catalogue);
   addAttention(catalogue);
+  addSmallAttention(catalogue);
   addModels(catalogue);
   return std::move(catalogue.rows);
 }

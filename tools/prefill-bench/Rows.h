@@ -32,7 +32,8 @@ struct Row {
 
   /// FLOPs of a gemm or attention row; other kinds count elsewhere.
   double flops() const;
-  /// Rows of one group share a module and weights and are interleaved.
+  /// Rows of one group share weights and, unless they are attention over
+  /// several layouts of the cache, a module, and are interleaved.
   std::string group() const;
 };
 
