@@ -7,10 +7,11 @@ using namespace mlir;
 using namespace mlir::prefill;
 
 // What a workgroup touches again for every KV block: query and f32 accumulator
-// of all rows of the group, and the packed block. Half of a second-level cache
-// of 1 MiB (the smallest among the servers of the last years, Zen 4 and
-// Skylake-SP) leaves room for the cache's own rows on their way in.
-static constexpr int64_t kWorkingSetBytes = 512 * 1024;
+// of all rows of the group, and the packed block. The other half of the
+// second-level cache is for the KV cache's own rows on their way in.
+static int64_t workingSetBytes(const CpuCaches &caches) {
+  return caches.l2 / 2;
+}
 // A block of keys is packed once and used by all rows: with fewer rows packing
 // shows, with more a short prompt has too few workgroups for its threads.
 static constexpr int64_t kTargetRows = 256;
@@ -39,22 +40,23 @@ llvm::ArrayRef<int64_t> prefill::attentionMicroRows(const CpuIsa &isa) {
 }
 
 AttentionTile prefill::attentionTile(KVCacheType cache, int64_t group,
-                                     bool plain) {
+                                     const CpuCaches &caches, bool plain) {
   if (plain)
     return {kMinBlockQ, kPanelN};
+  int64_t workingSet = workingSetBytes(caches);
   int64_t elementBytes =
       llvm::divideCeil(cache.getDtype().getIntOrFloatBitWidth(), 8);
   int64_t blockQ = llvm::PowerOf2Ceil(llvm::divideCeil(kTargetRows, group));
   blockQ = std::clamp(blockQ, kMinBlockQ, kMaxBlockQ);
   int64_t rowBytes = group * (cache.getHeadDimQk() * elementBytes +
                               llvm::alignTo(cache.getHeadDimV(), kPanelN) * 4);
-  while (blockQ > kMinBlockQ && blockQ * rowBytes > kWorkingSetBytes / 2)
+  while (blockQ > kMinBlockQ && blockQ * rowBytes > workingSet / 2)
     blockQ /= 2;
   int64_t keyBytes =
       (cache.getHeadDimQk() + llvm::alignTo(cache.getHeadDimV(), kPanelN)) *
       elementBytes;
   for (int64_t blockKv : kBlockKvs)
-    if (blockQ * rowBytes + blockKv * keyBytes <= kWorkingSetBytes)
+    if (blockQ * rowBytes + blockKv * keyBytes <= workingSet)
       return {blockQ, blockKv};
   return {blockQ, kPanelN};
 }

@@ -5,6 +5,7 @@
 #ifndef PREFILL_CODEGEN_CPU_ATTENTIONTILETABLE_H
 #define PREFILL_CODEGEN_CPU_ATTENTIONTILETABLE_H
 
+#include "prefill/Codegen/CPU/CpuCaches.h"
 #include "prefill/Codegen/CPU/IsaTable.h"
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
 
@@ -15,10 +16,11 @@ struct AttentionTile {
   int64_t blockKv; ///< keys of a step; a multiple of 32
 };
 
-/// Tile of attention over `cache` with `group` query heads for each KV head.
+/// Tile of attention over `cache` with `group` query heads for each KV head,
+/// for a core whose second-level cache is twice what a workgroup touches.
 /// `plain`: the smallest one, what tiling is compared against.
 AttentionTile attentionTile(KVCacheType cache, int64_t group,
-                            bool plain = false);
+                            const CpuCaches &caches = {}, bool plain = false);
 
 /// Rows of the largest microkernel of attention for any variant.
 inline constexpr int64_t kAttentionMicroRows = 8;

@@ -14,7 +14,8 @@ namespace {
 class CpuTiles : public TargetTiles {
 public:
   CpuTiles(const CpuCaches &caches, const CpuTuning &tuning, bool plain)
-      : sizes(cpuTileSizes(caches, plain)), tuning(tuning), plain(plain) {
+      : caches(caches), sizes(cpuTileSizes(caches, plain)), tuning(tuning),
+        plain(plain) {
     if (tuning.gemmBlockM)
       sizes.gemmBlockM = tuning.gemmBlockM;
     if (int64_t widest = tuning.gemmBlockN) {
@@ -67,7 +68,7 @@ public:
     KVCacheType cache = op.getCache().getType();
     int64_t group = numColumns(op.getQuery()) / cache.getHeadDimQk() /
                     cache.getNumKvHeads();
-    AttentionTile tile = attentionTile(cache, group, plain);
+    AttentionTile tile = attentionTile(cache, group, caches, plain);
     if (tuning.attentionBlockQ)
       tile.blockQ = tuning.attentionBlockQ;
     if (tuning.attentionBlockKv)
@@ -105,6 +106,7 @@ private:
                                    sizes, sizes.gemmBlockM, k * elementBytes)));
   }
 
+  CpuCaches caches;
   CpuTileSizes sizes;
   CpuTuning tuning;
   bool plain;
