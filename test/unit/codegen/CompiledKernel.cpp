@@ -59,20 +59,16 @@ Arguments &Arguments::batch(const Batch &batch) {
   return size(batch.blockTableStride).array(batch.logitsIndices);
 }
 
-std::vector<const mlir::prefill::CpuIsa *> prefill_test::hostIsas() {
+bool prefill_test::hostRuns(StringRef name) {
   llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
-  std::vector<const mlir::prefill::CpuIsa *> isas;
-  for (const mlir::prefill::CpuIsa &isa : mlir::prefill::cpuIsas()) {
-    bool runs = features.lookup("avx2") && features.lookup("fma");
-    if (isa.lanes == 16)
-      runs = features.lookup("avx512f") && features.lookup("avx512vl") &&
-             features.lookup("avx512bw") && features.lookup("avx512dq");
-    if (isa.hasBf16Dot)
-      runs = runs && features.lookup("avx512bf16");
-    if (runs)
-      isas.push_back(&isa);
-  }
-  return isas;
+  const mlir::prefill::CpuIsa &isa = *mlir::prefill::lookupCpuIsa(name);
+  bool runs = features.lookup("avx2") && features.lookup("fma");
+  if (isa.lanes == 16)
+    runs = features.lookup("avx512f") && features.lookup("avx512vl") &&
+           features.lookup("avx512bw") && features.lookup("avx512dq");
+  if (isa.hasBf16Dot)
+    runs = runs && features.lookup("avx512bf16");
+  return runs;
 }
 
 static MLIRContext &context() {

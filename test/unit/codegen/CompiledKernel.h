@@ -51,8 +51,8 @@ public:
   std::vector<uint64_t> words;
 };
 
-/// Variants that this machine can run.
-std::vector<const mlir::prefill::CpuIsa *> hostIsas();
+/// Whether this machine runs the variant with that name.
+bool hostRuns(llvm::StringRef isa);
 
 class CompiledKernel {
 public:

@@ -1,4 +1,5 @@
 //===- FFNEpilogueTest.cpp - residual with row sums, gated activation -----===//
+#include "IsaTest.h"
 #include "TestMatrix.h"
 #include "gtest/gtest.h"
 
@@ -8,9 +9,8 @@ namespace {
 
 using Parameter = std::tuple<std::string, bool>;
 
-class FFNEpilogueTest : public testing::TestWithParam<Parameter> {
+class FFNEpilogueTest : public IsaTest<bool> {
 protected:
-  std::string isa() const { return std::get<0>(GetParam()); }
   bool bf16() const { return std::get<1>(GetParam()); }
 };
 
@@ -138,9 +138,9 @@ TEST_P(FFNEpilogueTest, GateUp) {
 
 std::vector<Parameter> variants() {
   std::vector<Parameter> all;
-  for (const mlir::prefill::CpuIsa *isa : hostIsas())
+  for (const mlir::prefill::CpuIsa &isa : mlir::prefill::cpuIsas())
     for (bool bf16 : {false, true})
-      all.push_back({isa->name.str(), bf16});
+      all.push_back({isa.name.str(), bf16});
   return all;
 }
 

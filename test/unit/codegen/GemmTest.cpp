@@ -1,4 +1,5 @@
 //===- GemmTest.cpp - GEMM kernels against plain loops --------------------===//
+#include "IsaTest.h"
 #include "TestMatrix.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -34,10 +35,8 @@ std::string gemmText(const GemmCase &c, Element element,
          "\n}\n";
 }
 
-class GemmTest
-    : public testing::TestWithParam<std::tuple<std::string, Element>> {
+class GemmTest : public IsaTest<Element> {
 protected:
-  std::string isa() const { return std::get<0>(GetParam()); }
   Element element() const { return std::get<1>(GetParam()); }
 
   /// Runs `kernel` on rows of x.

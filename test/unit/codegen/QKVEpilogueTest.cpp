@@ -1,4 +1,5 @@
 //===- QKVEpilogueTest.cpp - row scale, bias, QK-norm, RoPE, KV append ----===//
+#include "IsaTest.h"
 #include "RopeReference.h"
 #include "prefill/Codegen/CPU/TileTable.h"
 #include "gtest/gtest.h"
@@ -149,7 +150,7 @@ public:
 
 using Parameter = std::tuple<std::string, bool, QKVCase>;
 
-class QKVEpilogueTest : public testing::TestWithParam<Parameter> {};
+class QKVEpilogueTest : public IsaTest<bool, QKVCase> {};
 
 TEST_P(QKVEpilogueTest, MatchesPlainLoops) {
   auto [isa, bf16, c] = GetParam();
@@ -327,10 +328,10 @@ std::vector<Parameter> parameters() {
       {"d25_no_rope_vnni", 2, 1, 25, {0}, false, true, false, "paged_vnni"},
   };
   std::vector<Parameter> all;
-  for (const mlir::prefill::CpuIsa *isa : hostIsas())
+  for (const mlir::prefill::CpuIsa &isa : mlir::prefill::cpuIsas())
     for (bool bf16 : {false, true})
       for (const QKVCase &c : cases)
-        all.push_back({isa->name.str(), bf16, c});
+        all.push_back({isa.name.str(), bf16, c});
   return all;
 }
 

@@ -1,4 +1,5 @@
 //===- RowwiseTest.cpp - kernels without a GEMM against plain loops -------===//
+#include "IsaTest.h"
 #include "RopeReference.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -9,9 +10,8 @@ namespace {
 
 using Parameter = std::tuple<std::string, bool>;
 
-class RowwiseTest : public testing::TestWithParam<Parameter> {
+class RowwiseTest : public IsaTest<bool> {
 protected:
-  std::string isa() const { return std::get<0>(GetParam()); }
   bool bf16() const { return std::get<1>(GetParam()); }
   std::string element() const { return dtype(bf16()); }
   /// Largest error of a value that was computed in f32 and stored.
@@ -279,9 +279,9 @@ TEST_P(RowwiseTest, SiluIsAccurate) {
 
 std::vector<Parameter> variants() {
   std::vector<Parameter> all;
-  for (const mlir::prefill::CpuIsa *isa : hostIsas())
+  for (const mlir::prefill::CpuIsa &isa : mlir::prefill::cpuIsas())
     for (bool bf16 : {false, true})
-      all.push_back({isa->name.str(), bf16});
+      all.push_back({isa.name.str(), bf16});
   return all;
 }
 
