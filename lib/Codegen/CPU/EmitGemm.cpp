@@ -148,7 +148,15 @@ private:
       return b.min(b.mul(unit, rowUnit()), allRows);
     };
     firstRow = startOf(chunk);
-    rows = b.sub(startOf(b.add(chunk, 1)), firstRow);
+    Value next = b.add(chunk, 1);
+    rows = b.sub(startOf(next), firstRow);
+    endsGroup = b.compare(arith::CmpIPredicate::eq, next, chunks);
+    if (auto groupM = gemm->getAttrOfType<IntegerAttr>(kGroupMAttr))
+      endsGroup = arith::OrIOp::create(
+          b, endsGroup,
+          b.compare(arith::CmpIPredicate::eq,
+                    b.remainder(next, groupM.getInt() / shape.blockM),
+                    b.index(0)));
   }
 
   void emitMainloop(Value tileIndex) {
@@ -211,8 +219,8 @@ private:
 
   /// From panel `q` to what is multiplied next, in elements of the weight: the
   /// next panel, the first one's k of the next pass, the next workgroup's first
-  /// panel, which is this one's first where another chunk of rows follows. 0
-  /// where nothing follows.
+  /// panel. That one has the same tile and the group's next chunk of rows, then
+  /// the next tile (TileGemm). 0 where nothing follows.
   Value distanceToNext(Value firstPanel, Value count, Value q) {
     auto select = [&](Value condition, Value yes, Value no) -> Value {
       return arith::SelectOp::create(b, condition, yes, no);
@@ -223,11 +231,16 @@ private:
     int64_t stepStride = kPanelN * shape.kPackSize();
     Value toStart = b.mul(firstStep, stepStride);
     Value toFirst = b.mul(b.sub(count, b.index(1)), shape.panelElements());
-    Value distance =
+    auto back = [&](Value panels) {
+      return b.sub(b.index(0), b.add(panels, toStart));
+    };
+    Value toWeight = b.add(b.mul(firstPanel, shape.panelElements()), toFirst);
+    Value toNextTile =
         select(below(b.add(firstPanel, count), b.index(shape.panels)),
-               b.sub(b.index(shape.panelElements()), toStart), b.index(0));
-    distance = select(below(b.add(firstRow, rows), abi.rowsOf(gemm.getInput())),
-                      b.sub(b.index(0), b.add(toFirst, toStart)), distance);
+               b.sub(b.index(shape.panelElements()), toStart),
+               select(below(b.add(firstRow, rows), abi.rowsOf(gemm.getInput())),
+                      back(toWeight), b.index(0)));
+    Value distance = select(endsGroup, toNextTile, back(toFirst));
     if (!shape.onePass()) {
       Value toPass = b.sub(b.index(shape.blockSteps() * stepStride), toFirst);
       distance = select(
@@ -478,6 +491,7 @@ private:
   Value firstRow, firstColumn;
   EpilogueEmitter *epilogue = nullptr;
   Value rows, accumulators;
+  Value endsGroup; // this chunk of rows is its group's last
   Value tallEnd, firstTail, secondTail;
   // Of the current pass.
   Value firstStep, steps;

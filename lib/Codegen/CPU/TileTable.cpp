@@ -35,7 +35,9 @@ CpuTileSizes prefill::cpuTileSizes(const CpuCaches &caches, bool plain) {
       kMinBlockM, kMaxBlockM);
   sizes.gemmPassBytes = std::max<int64_t>(
       llvm::bit_floor(uint64_t(caches.l2 / sizes.gemmBlockM)), kMinPassBytes);
-  sizes.gemmInputBytes = caches.l3 / 2;
+  // The weight streams well, fetched a panel ahead, but rows that leave the
+  // cache do not: 2 MiB gain 2 to 4 % over 16 at K = 2048 and 2048 rows.
+  sizes.gemmInputBytes = std::min(2 * caches.l2, caches.l3 / 2);
   sizes.rowwiseBlockM = 8;
   return sizes;
 }

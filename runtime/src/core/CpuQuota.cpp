@@ -103,7 +103,7 @@ std::optional<int> prefill::rt::cpuQuota(const std::string &root) {
       addPath(mount + "/cpu", path, addVersion1, least);
       // Where the link of the one name is missing.
       if (controllers != "cpu")
-        addPath((mount + "/").append(controllers), path, addVersion1, least);
+        addPath(mount + "/" + controllers, path, addVersion1, least);
     }
   }
   return least.value;

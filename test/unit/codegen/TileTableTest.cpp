@@ -42,9 +42,9 @@ TEST(TileTable, SizesFollowTheCaches) {
 
 TEST(TileTable, GroupsOfRowsAreWholeChunks) {
   CpuTileSizes sizes = cpuTileSizes();
-  // 16 MiB of rows of 4 KiB.
-  EXPECT_EQ(selectGroupM(sizes, 64, 4096), 4096);
-  EXPECT_EQ(selectGroupM(sizes, 64, 28672), 576);
+  // 2 MiB of rows of 4 KiB, of 12 KiB.
+  EXPECT_EQ(selectGroupM(sizes, 64, 4096), 512);
+  EXPECT_EQ(selectGroupM(sizes, 64, 12288), 128);
   EXPECT_EQ(selectGroupM(sizes, 64, int64_t(1) << 30), 64);
 }
 

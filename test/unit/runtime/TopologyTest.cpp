@@ -246,7 +246,7 @@ TEST(Placement, ThreadsBeginWithTheirNodesShare) {
 }
 
 // As linux/mempolicy.h has them.
-constexpr int preferredPolicy = 1;
+constexpr int defaultPolicy = 0, preferredPolicy = 1;
 constexpr unsigned long ofAddress = 2;
 
 /// Policy and nodes of the page at `address`: (policy, ids). Nothing, and
@@ -290,11 +290,7 @@ std::string whyNoBinding(int node) {
 #endif
 }
 
-/// That of memory which nobody bound: the process's own (numactl).
-Policy unbound() {
-  int local = 0;
-  return policyAt(&local).value_or(Policy());
-}
+const Policy unbound(defaultPolicy, {});
 Policy preferring(int node) { return {preferredPolicy, {node}}; }
 
 TEST(Placement, TheKernelKnowsWhereMemoryBelongs) {
@@ -311,8 +307,8 @@ TEST(Placement, TheKernelKnowsWhereMemoryBelongs) {
     std::byte *data = memory.data() + around;
     Placement(4, {{{firstNode, {0}}, {lastNode, {1, 2, 3}}}})
         .placeShares(data, bytes);
-    EXPECT_EQ(policyAt(data - 1), unbound());
-    EXPECT_EQ(policyAt(data + bytes), unbound());
+    EXPECT_EQ(policyAt(data - 1), unbound);
+    EXPECT_EQ(policyAt(data + bytes), unbound);
     check(data);
   };
   place(first, last, [&](std::byte *data) {
@@ -327,8 +323,8 @@ TEST(Placement, TheKernelKnowsWhereMemoryBelongs) {
   place(first, missing, [&](std::byte *data) {
     EXPECT_EQ(policyAt(data), preferring(first));
     EXPECT_EQ(policyAt(data + bytes / 4 - 1), preferring(first));
-    EXPECT_EQ(policyAt(data + bytes / 4), unbound());
-    EXPECT_EQ(policyAt(data + bytes - 1), unbound());
+    EXPECT_EQ(policyAt(data + bytes / 4), unbound);
+    EXPECT_EQ(policyAt(data + bytes - 1), unbound);
   });
 }
 
@@ -384,7 +380,7 @@ TEST(Placement, TwoNodesGiveTheSameBits) {
   }
   // The large weight is bound, whichever way it came.
   if (whyNoBinding(0).empty()) {
-    EXPECT_EQ(policyAt(one->data(1)), unbound());
+    EXPECT_EQ(policyAt(one->data(1)), unbound);
     EXPECT_EQ(policyAt(two->data(1)), preferring(0));
     EXPECT_EQ(policyAt(copied->data(1)), preferring(0));
   }

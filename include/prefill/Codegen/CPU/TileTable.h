@@ -31,8 +31,7 @@ struct CpuTileSizes {
   /// Bytes of a row of the input that a pass over a tile reads: with all its
   /// rows they fill the second-level cache.
   int64_t gemmPassBytes;
-  /// Bytes of a gemm's input that stay in the third-level cache while the
-  /// weight passes by.
+  /// Bytes of a gemm's input that stay in a cache while the weight passes by.
   int64_t gemmInputBytes;
   /// Rows of a rowwise op's workgroup.
   int64_t rowwiseBlockM;
