@@ -192,6 +192,22 @@ TEST_P(IsaVariant, EveryWayToRunAPromptGivesTheSameBits) {
   EXPECT_EQ(poisoned.prefill(tokens), whole) << "poison";
 }
 
+// Lengths around the rows of a microkernel and a page of paged_vnni. Models are
+// those that other tests have compiled.
+TEST_P(IsaVariant, PoisonDoesNotMatter) {
+  const char *name = std::string(dtype) == "f16"   ? "llama-f16"
+                     : std::string(dtype) == "f32" ? "qwen3"
+                                                   : "llama-gqa3";
+  for (std::string layout : {"contiguous", "paged_vnni"}) {
+    if (layout == "paged_vnni" && std::string(dtype) == "f16")
+      continue; // no such pages
+    SCOPED_TRACE(layout);
+    CompiledModel model(name, dtype, layout, device);
+    EXPECT_EQ("cpu:" + model.variant(), device);
+    expectPoisonDoesNotMatter(model, {1, 8, 9, 33, 65, 129}, 2);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, IsaVariant,
     testing::Combine(testing::Values("cpu:avx2", "cpu:avx512",
