@@ -18,6 +18,7 @@
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -179,6 +180,17 @@ std::optional<int> readTuning(StringRef path, CompileOptions &options) {
   return std::nullopt;
 }
 
+/// What is wrong with the place of a file, before minutes go into it.
+std::error_code cannotWrite(StringRef path) {
+  namespace fs = llvm::sys::fs;
+  if (path == "-")
+    return {};
+  if (fs::is_directory(path))
+    return std::make_error_code(std::errc::is_a_directory);
+  StringRef parent = llvm::sys::path::parent_path(path);
+  return fs::access(parent.empty() ? "." : parent, fs::AccessMode::Write);
+}
+
 /// Fills `options`; returns an exit code when the command line is wrong.
 std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
   bool haveInput = false;
@@ -291,6 +303,8 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
     return fail("--compile and --compile-to exclude each other");
   if (options.compileModule && options.output == "-" && !options.explain)
     return fail("--compile needs -o FILE.pfm");
+  if (std::error_code error = cannotWrite(options.output))
+    return fail("cannot write '" + options.output + "': " + error.message());
   return checkTargets(options);
 }
 

@@ -20,6 +20,9 @@ using namespace mlir::prefill;
 
 namespace {
 
+/// The sums of a chunk's rows lie in scratch, whose size must not overflow.
+constexpr int64_t kMaxBlockM = 1 << 20;
+
 /// Static sizes of a gemm kernel.
 struct GemmShape {
   int64_t n, k;
@@ -68,6 +71,12 @@ FailureOr<GemmShape> shapeOf(GemmOp gemm, const CpuIsa &isa) {
   shape.groupN = shape.n;
   if (auto group = gemm->getAttrOfType<IntegerAttr>(kGroupNAttr))
     shape.groupN = group.getInt();
+  if (shape.groupN < 1)
+    return gemm.emitOpError("has ") << kGroupNAttr << " = " << shape.groupN
+                                    << "; expected a divisor of " << shape.n;
+  if (shape.blockM > kMaxBlockM)
+    return gemm.emitOpError("has block_m = ")
+           << shape.blockM << "; expected at most " << kMaxBlockM;
   if (!shape.elementType.isF32() && !shape.elementType.isBF16() &&
       !shape.elementType.isF16())
     return gemm.emitOpError("has element type ")

@@ -191,6 +191,19 @@ TEST(GemmRefusal, TileThatCutsAPanel) {
       testing::HasSubstr("has block_n = 48; expected a multiple of 32"));
 }
 
+TEST(GemmRefusal, SizesThatNoTableGives) {
+  auto errorWith = [](const std::string &size, const std::string &other) {
+    std::string text = gemmText({64, 32, 64}, Element::F32, "f32");
+    text.replace(text.find(size), size.size(), other);
+    return CompiledKernel::errorOf(text, "avx2");
+  };
+  EXPECT_THAT(
+      errorWith("group_n = 64", "group_n = 0"),
+      testing::HasSubstr("has prefill.group_n = 0; expected a divisor of 64"));
+  EXPECT_THAT(errorWith("block_m = 64", "block_m = 9223372036854775800"),
+              testing::HasSubstr("expected at most 1048576"));
+}
+
 TEST(GemmRefusal, UnknownIsa) {
   EXPECT_THAT(CompiledKernel::errorOf(
                   gemmText({64, 32, 64}, Element::F32, "f32"), "sse2"),

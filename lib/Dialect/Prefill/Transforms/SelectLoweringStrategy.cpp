@@ -125,6 +125,16 @@ private:
 } // namespace
 
 std::unique_ptr<TargetTiles> SelectLoweringStrategyPass::createTiles() {
+  constexpr int64_t maxBlock = 4096; // as of a tuning file
+  for (const Option<int64_t> *size :
+       {&gemmBlockM, &gemmBlockN, &attentionBlockQ, &attentionBlockKv})
+    if (*size < 0 || *size > maxBlock) {
+      getOperation().emitError()
+          << getArgument() << ": " << size->getArgStr() << " is "
+          << size->getValue() << ", expected 1 to " << maxBlock
+          << ", or 0 for the table's";
+      return nullptr;
+    }
   StringRef name = target;
   if (name == "cpu")
     return createCpuTiles(
