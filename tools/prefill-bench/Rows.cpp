@@ -180,3 +180,21 @@ std::vector<Row> prefill::bench::allRows() {
   addModels(catalogue);
   return std::move(catalogue.rows);
 }
+
+std::vector<Row> prefill::bench::tunedRows(const std::string &section) {
+  std::vector<Row> chosen;
+  for (Row &row : allRows()) {
+    bool small = row.shape == &llama32_1b;
+    if (row.dtype != "bf16" || !row.isa.empty() ||
+        row.layout != defaultLayout || (!small && row.shape != &llama3_8b))
+      continue;
+    // All products of the smaller shape. Of the larger one that with the
+    // longest K, where block_m matters most: about as much work as the others.
+    bool gemm = row.kind == RowKind::gemm && row.tokens == 512 &&
+                (small || row.projection.k == row.shape->intermediate);
+    bool attention = row.kind == RowKind::attention && row.tokens == 2048;
+    if (section == "gemm" ? gemm : attention)
+      chosen.push_back(std::move(row));
+  }
+  return chosen;
+}

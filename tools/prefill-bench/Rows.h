@@ -40,6 +40,10 @@ struct Row {
 /// Rows that would take long are onlyWhenNamed. Names are unique.
 std::vector<Row> allRows();
 
+/// Those whose launches --tune times for a section of a CPU's tuning file:
+/// "gemm" or "attention".
+std::vector<Row> tunedRows(const std::string &section);
+
 } // namespace prefill::bench
 
 #endif // PREFILL_TOOLS_PREFILLBENCH_ROWS_H

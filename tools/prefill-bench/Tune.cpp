@@ -9,6 +9,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 
 using namespace prefill::bench;
 using prefill::rt::Error;
@@ -19,7 +20,6 @@ namespace {
 
 constexpr int64_t blockMs[] = {64, 128, 192, 256}, blockNs[] = {64, 128, 256};
 constexpr int64_t blockQs[] = {32, 64, 128}, blockKvs[] = {128, 256, 512, 1024};
-constexpr int64_t gemmTokens = 512, attentionTokens = 2048;
 constexpr int64_t smallVocab = 1024;
 
 /// What is timed of a module.
@@ -39,13 +39,14 @@ public:
   Subject(TuneCandidate &candidate) : candidate(candidate) {}
 
   Result<void> load(ModuleStore &store, PeakProbe &probe) {
-    bool gemm = candidate.section == "gemm";
-    // GEMMs of the smaller shape; attention with head_dim 64 and 128.
-    for (const ModelShape *shape : {&llama32_1b, &llama3_8b}) {
-      if (gemm && shape != &llama32_1b)
-        continue;
+    std::vector<Row> rows = tunedRows(candidate.section);
+    for (auto begin = rows.begin(); begin != rows.end();) {
+      auto end = std::find_if(begin, rows.end(), [&](const Row &row) {
+        return row.shape != begin->shape;
+      });
       // The last layer selects rows: what is timed is in the one before.
-      ModuleSpec spec{shape, 2, smallVocab, "bf16", "contiguous", 4096};
+      ModuleSpec spec{begin->shape,  2,   smallVocab, begin->dtype,
+                      begin->layout, 4096};
       if (!candidate.isTable()) {
         Result<std::string> file = writeTuning(store);
         if (!file)
@@ -56,8 +57,9 @@ public:
       Result<std::string> path = store.get(spec);
       if (!path)
         return path.takeError();
-      if (Result<void> ok = add(*shape, *path, gemm, probe); !ok)
+      if (Result<void> ok = add({begin, end}, *path, probe); !ok)
         return ok;
+      begin = end;
     }
     return {};
   }
@@ -102,31 +104,22 @@ private:
     return path;
   }
 
-  Result<void> add(const ModelShape &shape, const std::string &path, bool gemm,
+  Result<void> add(std::span<const Row> rows, const std::string &path,
                    PeakProbe &probe) {
     Work work;
     auto model = LoadedModel::load(path, "", probe.threads());
     if (!model)
       return model.takeError();
     work.model = std::move(*model);
-    work.peak = arithmeticPeak("bf16", work.model->variant());
-    int64_t tokens = gemm ? gemmTokens : attentionTokens;
-    auto walk = PlanWalk::create(*work.model, tokens);
+    work.peak = arithmeticPeak(rows[0].dtype, work.model->variant());
+    auto walk = PlanWalk::create(*work.model, rows[0].tokens);
     if (!walk)
       return walk.takeError();
     work.walk = std::move(*walk);
-    Row row;
-    row.kind = gemm ? RowKind::gemm : RowKind::attention;
-    row.shape = &shape;
-    row.tokens = tokens;
-    if (!gemm) {
-      work.launches.push_back({"attention", row.flops()});
-    } else {
-      for (const Projection &projection : projections(shape)) {
-        row.projection = projection;
-        work.launches.push_back({projection.launch, row.flops()});
-      }
-    }
+    for (const Row &row : rows)
+      work.launches.push_back(
+          {row.kind == RowKind::gemm ? row.projection.launch : "attention",
+           row.flops()});
     all.push_back(std::move(work));
     return {};
   }

@@ -1,6 +1,7 @@
-// Which tiles prefill-bench --tune writes down, from times that a test makes
-// up.
+// What prefill-bench --tune times, and which tiles it writes down, from times
+// that a test makes up.
 #include "prefill-bench/TuneChoice.h"
+#include "prefill-bench/Rows.h"
 
 #include <gtest/gtest.h>
 
@@ -39,6 +40,22 @@ std::string described(const std::vector<TunedEntry> &entries) {
   for (const TunedEntry &entry : entries)
     text += std::to_string(entry.rows) + ":" + entry.tile.name() + " ";
   return text;
+}
+
+std::string tunedNames(const std::string &section) {
+  std::string names;
+  for (const Row &row : tunedRows(section))
+    names += row.name + " ";
+  return names;
+}
+
+TEST(TunedRows, BothHeadSizesAndALongKAreTimed) {
+  EXPECT_EQ(tunedNames("gemm"),
+            "gemm/bf16/512x3072x2048 gemm/bf16/512x2048x2048 "
+            "gemm/bf16/512x16384x2048 gemm/bf16/512x2048x8192 "
+            "gemm/bf16/512x4096x14336 ");
+  EXPECT_EQ(tunedNames("attention"), "attention/bf16/d64/s2048/contiguous "
+                                     "attention/bf16/d128/s2048/contiguous ");
 }
 
 TEST(TuneChoice, TheTableStandsBelowTheThreshold) {
