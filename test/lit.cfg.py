@@ -44,3 +44,5 @@ if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= flags:
     config.available_features.add("avx512")
     if "avx512_bf16" in flags:
         config.available_features.add("avx512_bf16")
+        if {"amx_bf16", "amx_tile"} <= flags:
+            config.available_features.add("amx_bf16")

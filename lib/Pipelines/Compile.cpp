@@ -1,6 +1,5 @@
 //===- Compile.cpp - a model to the bytes of a module ---------------------===//
 #include "prefill/Pipelines/Compile.h"
-#include "prefill/Codegen/CPU/IsaTable.h"
 #include "prefill/Codegen/CUDA/ChipTable.h"
 #include "prefill/Codegen/CUDA/ScheduleTable.h"
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
@@ -20,6 +19,19 @@ void mlir::prefill::keepOnlyKernels(ModuleOp module) {
        llvm::make_early_inc_range(module.getBody()->getOperations()))
     if (!op.hasAttr(kKernelAttr))
       op.erase();
+}
+
+SmallVector<const CpuIsa *> mlir::prefill::cpuIsasOf(ModuleOp tiled) {
+  bool multipliesBf16 = false;
+  tiled.walk([&](Operation *op) {
+    if (isa<GemmOp, AttentionOp, OnlineAttentionOp>(op))
+      multipliesBf16 |= getElementTypeOrSelf(op->getOperand(0)).isBF16();
+  });
+  SmallVector<const CpuIsa *> isas;
+  for (const CpuIsa &isa : cpuIsas())
+    if (!isa.hasTiles || multipliesBf16)
+      isas.push_back(&isa);
+  return isas;
 }
 
 namespace {
@@ -58,22 +70,22 @@ public:
   }
 
   LogicalResult addCpuCode() {
-    for (const CpuIsa &isa : cpuIsas()) {
+    for (const CpuIsa *isa : cpuIsasOf(*tiled)) {
       CompileOptions variant = options;
-      variant.isa = isa.name.str();
+      variant.isa = isa->name.str();
       auto lowered = lowerKernels(variant);
       if (failed(lowered))
         return failure();
-      auto object =
-          compileObject(*lowered, CpuTarget{isa.cpu.str(), isa.features.str()});
+      auto object = compileObject(
+          *lowered, CpuTarget{isa->cpu.str(), isa->features.str()});
       if (failed(object))
         return failure();
-      auto shared = linkSharedObject(*object, "prefill_cpu_" + isa.name.str(),
+      auto shared = linkSharedObject(*object, "prefill_cpu_" + isa->name.str(),
                                      fused->getLoc());
       if (failed(shared))
         return failure();
       plan.code.push_back(
-          {CodeFormat::Elf, isa.name.str(), std::move(*shared)});
+          {CodeFormat::Elf, isa->name.str(), std::move(*shared)});
     }
     return success();
   }

@@ -75,7 +75,7 @@ Peak prefill::bench::arithmeticPeak(std::string_view dtype,
                                     IsaVariant variant) {
   if (variant == IsaVariant::avx2)
     return Peak::fmaYmm;
-  return dtype == "bf16" && variant == IsaVariant::avx512_bf16
+  return dtype == "bf16" && variant >= IsaVariant::avx512_bf16
              ? Peak::dotBf16Zmm
              : Peak::fmaZmm;
 }

@@ -356,7 +356,7 @@ const char *mlir::prefill::compileDriverUsage() {
          "  prefill-opt MODEL.mlir --compile --target=cpu -o MODEL.pfm\n"
          "  prefill-opt MODEL.mlir "
          "--compile-to=model|fused|config|tiled|kernel|"
-         "target [--isa=avx2|avx512|avx512_bf16]\n"
+         "target [--isa=avx2|avx512|avx512_bf16|amx_bf16]\n"
          "  prefill-opt MODEL.mlir --explain\n"
          "  prefill-opt MODEL.mlir --list-tiles --target=cuda:CHIP\n\n"
          "  --target=T             what to compile for (repeatable): cpu "

@@ -1,8 +1,8 @@
 //===- Explain.cpp - `prefill-opt --explain` ------------------------------===//
 #include "Explain.h"
-#include "prefill/Codegen/CPU/IsaTable.h"
 #include "prefill/Codegen/CUDA/ScheduleTable.h"
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
+#include "prefill/Pipelines/Compile.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MathExtras.h"
@@ -110,9 +110,10 @@ static int64_t kernelsPerLayer(ModuleOp config) {
   return most;
 }
 
-/// The largest scratch of a kernel in any ISA variant, 0 on a GPU; nullopt on
-/// failure, which is also how the emitters refuse what they cannot do.
-static std::optional<int64_t> scratchBytes(ModuleOp model,
+/// The largest scratch of a kernel in any of the module's ISA variants, 0 on a
+/// GPU; nullopt on failure, which is also how the emitters refuse what they
+/// cannot do.
+static std::optional<int64_t> scratchBytes(ModuleOp model, ModuleOp tiled,
                                            CompileOptions options,
                                            ConfigurePasses configure) {
   int64_t most = 0;
@@ -120,8 +121,8 @@ static std::optional<int64_t> scratchBytes(ModuleOp model,
     bool emitted(runCopy(model, Level::Kernel, options, configure));
     return emitted ? std::optional<int64_t>(0) : std::nullopt;
   }
-  for (const CpuIsa &isa : cpuIsas()) {
-    options.isa = isa.name.str();
+  for (const CpuIsa *isa : cpuIsasOf(tiled)) {
+    options.isa = isa->name.str();
     OwningOpRef<ModuleOp> kernels =
         runCopy(model, Level::Kernel, options, configure);
     if (!kernels)
@@ -227,7 +228,7 @@ LogicalResult mlir::prefill::explain(ModuleOp model,
   if ((fused = runCopy(model, Level::Fused, options, configure)) &&
       (config = runCopy(model, Level::Config, options, configure)) &&
       (tiled = runCopy(model, Level::Tiled, options, configure)))
-    scratch = scratchBytes(model, options, configure);
+    scratch = scratchBytes(model, *tiled, options, configure);
   refusals.release();
   if (!scratch) {
     refusals.print(os);

@@ -141,9 +141,11 @@ const std::vector<OptionRow> &optionTable() {
        }},
       {"--isa", true,
        [](Options &options, const std::string &value) -> Result<void> {
-         if (value != "avx2" && value != "avx512" && value != "avx512_bf16")
+         if (value != "avx2" && value != "avx512" && value != "avx512_bf16" &&
+             value != "amx_bf16")
            return usageError("--isa is " + quote(value) +
-                             ", expected avx2, avx512 or avx512_bf16");
+                             ", expected avx2, avx512, avx512_bf16 or "
+                             "amx_bf16");
          options.isa = value;
          return {};
        }},
@@ -352,10 +354,10 @@ run
   --chunk N             prefill the prompt in chunks of N tokens (default: in one call)
   --threads N           default: one for each processor that the process may use (SMT siblings are processors),
                         but no more than a container's CPU quota is good for; N itself is not limited
-  --device NAME         cpu (default), cpu:avx2, cpu:avx512, cpu:avx512_bf16, cuda, cuda:N, or
-                        cuda-emu:sm_XX: the CUDA kernels executed and checked on the CPU (slow)
+  --device NAME         cpu (default), cpu:avx2, cpu:avx512, cpu:avx512_bf16, cpu:amx_bf16, cuda, cuda:N,
+                        or cuda-emu:sm_XX: the CUDA kernels executed and checked on the CPU (slow)
   --emulation-seed N    on cuda-emu: the order in which threads run (default 0: ascending)
-  --isa NAME            avx2, avx512 or avx512_bf16: short for --device cpu:NAME (default: the
+  --isa NAME            avx2, avx512, avx512_bf16 or amx_bf16: short for --device cpu:NAME (default: the
                         best that the CPU and the module have)
   --poison              fill unused memory with NaN, guard every buffer, fail on a stray write
 output

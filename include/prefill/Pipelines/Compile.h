@@ -3,6 +3,7 @@
 #define PREFILL_PIPELINES_COMPILE_H
 
 #include "mlir/IR/OwningOpRef.h"
+#include "prefill/Codegen/CPU/IsaTable.h"
 #include "prefill/Pipelines/Pipelines.h"
 
 namespace mlir::prefill {
@@ -13,8 +14,8 @@ struct CompiledModule {
 };
 
 /// Compiles `model` (level model; left as it is) for every target: a plan for
-/// the CPU with code for every ISA variant, and one for each CUDA chip with
-/// machine code, PTX and what the emulator runs, as asked for.
+/// the CPU with code for its ISA variants (cpuIsasOf), and one for each CUDA
+/// chip with machine code, PTX and what the emulator runs, as asked for.
 /// `options.target` is ignored. `assembler`: ptxas; without one CUDA plans have
 /// PTX alone. Emits an error on failure. `configure` is applied to every pass
 /// manager.
@@ -29,6 +30,10 @@ compileModule(ModuleOp model, const CompileOptions &options,
 FailureOr<OwningOpRef<ModuleOp>>
 lowerCudaKernels(ModuleOp model, const CompileOptions &options,
                  llvm::function_ref<LogicalResult(PassManager &)> configure);
+
+/// The variants that a module has code for. Where nothing multiplies bf16 one
+/// with tiles would only repeat another's code. `tiled`: at level tiled.
+SmallVector<const CpuIsa *> cpuIsasOf(ModuleOp tiled);
 
 /// Removes everything but kernel functions: what levels kernel and target start
 /// from.

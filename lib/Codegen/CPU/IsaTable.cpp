@@ -11,9 +11,11 @@ using namespace mlir::prefill;
 // than 8 accumulators could not hide the latency of a multiply-add on two
 // pipes. With 32 registers 8 rows x 2 vectors fit.
 static constexpr CpuIsa kIsas[] = {
-    {"avx2", "x86-64-v3", "", 8, 6, 16, false},
-    {"avx512", "x86-64-v4", "", 16, 8, 32, false},
-    {"avx512_bf16", "x86-64-v4", "+avx512bf16", 16, 8, 32, true},
+    {"avx2", "x86-64-v3", "", 8, 6, 16, false, false},
+    {"avx512", "x86-64-v4", "", 16, 8, 32, false, false},
+    {"avx512_bf16", "x86-64-v4", "+avx512bf16", 16, 8, 32, true, false},
+    {"amx_bf16", "x86-64-v4", "+avx512bf16,+amx-tile,+amx-bf16", 16, 8, 32,
+     true, true},
 };
 
 MacKind CpuIsa::macKind(Type elementType) const {

@@ -158,9 +158,10 @@ CpuBackend::load(const module::Module &file) {
                    std::string("the module has no code for cpu:") +
                        stringify(chosen) + ", it has " + quote(listCode(file))};
   } else {
+    // The host is asked for what the module has: of tiles that has effects.
     for (IsaVariant variant : isaVariants)
-      if (const module::Code *candidate =
-              hostSupports(variant) ? find(variant) : nullptr) {
+      if (const module::Code *candidate = find(variant);
+          candidate && hostSupports(variant)) {
         best = candidate;
         chosen = variant;
       }

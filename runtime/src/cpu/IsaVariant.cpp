@@ -1,6 +1,42 @@
 #include "cpu/IsaVariant.h"
 
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 using namespace prefill::rt;
+
+namespace {
+
+/// CPUID is asked directly: the compilers' names for AMX came late, and
+/// libgcc 12 knows them but finds nothing.
+bool cpuHasTiles() {
+#if defined(__x86_64__) && defined(__linux__)
+  constexpr unsigned amxBf16 = 1u << 22, amxTile = 1u << 24;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & amxBf16) &&
+         (edx & amxTile);
+#else
+  return false;
+#endif
+}
+
+/// The tiles' 8 KiB are saved only for processes that have asked for them;
+/// without permission the first instruction on tiles ends the process. Refused
+/// by kernels before 5.16, by seccomp, and where a thread's alternate signal
+/// stack is too small for what would have to be saved on it.
+bool obtainTiles() {
+#if defined(__x86_64__) && defined(__linux__)
+  constexpr int archReqXcompPerm = 0x1023, xfeatureXtiledata = 18;
+  return ::syscall(SYS_arch_prctl, archReqXcompPerm, xfeatureXtiledata) == 0;
+#else
+  return false;
+#endif
+}
+
+} // namespace
 
 const char *prefill::rt::stringify(IsaVariant variant) {
   switch (variant) {
@@ -10,6 +46,8 @@ const char *prefill::rt::stringify(IsaVariant variant) {
     return "avx512";
   case IsaVariant::avx512_bf16:
     return "avx512_bf16";
+  case IsaVariant::amx_bf16:
+    return "amx_bf16";
   }
   return "?";
 }
@@ -38,6 +76,11 @@ bool prefill::rt::hostSupports(IsaVariant variant) {
   case IsaVariant::avx512_bf16:
     return hostSupports(IsaVariant::avx512) &&
            __builtin_cpu_supports("avx512bf16");
+  case IsaVariant::amx_bf16: {
+    static const bool tiles =
+        hostSupports(IsaVariant::avx512_bf16) && cpuHasTiles() && obtainTiles();
+    return tiles;
+  }
   }
 #endif
   return false;
@@ -48,5 +91,5 @@ std::string prefill::rt::hostVariants() {
   for (IsaVariant variant : isaVariants)
     if (hostSupports(variant))
       list += (list.empty() ? "" : ", ") + std::string(stringify(variant));
-  return list.empty() ? "none of avx2, avx512, avx512_bf16" : list;
+  return list.empty() ? "none of avx2, avx512, avx512_bf16, amx_bf16" : list;
 }

@@ -10,17 +10,21 @@ namespace prefill::rt {
 
 /// From the least to the most capable.
 enum class IsaVariant {
-  avx2,       ///< AVX2 and FMA
-  avx512,     ///< and AVX-512 F, BW, VL, DQ
-  avx512_bf16 ///< and AVX-512 BF16
+  avx2,        ///< AVX2 and FMA
+  avx512,      ///< and AVX-512 F, BW, VL, DQ
+  avx512_bf16, ///< and AVX-512 BF16
+  amx_bf16     ///< and AMX: tiles and their products of bf16
 };
 inline constexpr IsaVariant isaVariants[] = {
-    IsaVariant::avx2, IsaVariant::avx512, IsaVariant::avx512_bf16};
+    IsaVariant::avx2, IsaVariant::avx512, IsaVariant::avx512_bf16,
+    IsaVariant::amx_bf16};
 
 const char *stringify(IsaVariant variant);
 std::optional<IsaVariant> parseIsaVariant(std::string_view name);
 
-/// Asks CPUID, and the system whether it saves the registers.
+/// Asks CPUID, and the system whether it saves the registers. For amx_bf16 that
+/// is Linux's permission to use them, which the first question obtains for the
+/// whole process: larger frames of signals from then on.
 bool hostSupports(IsaVariant variant);
 
 /// "avx2, avx512": what this CPU runs; "none of avx2, ..." if nothing.

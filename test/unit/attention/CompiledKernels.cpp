@@ -1,4 +1,5 @@
 #include "CompiledKernels.h"
+#include "cpu/IsaVariant.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
@@ -19,14 +20,9 @@ using namespace mlir::prefill;
 namespace prefill_test {
 
 bool machineRuns(const CpuIsa &isa) {
-  if (isa.hasBf16Dot)
-    return __builtin_cpu_supports("avx512bf16");
-  if (isa.lanes == 16)
-    return __builtin_cpu_supports("avx512f") &&
-           __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512dq");
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  // The runtime's answer: for tiles it obtains the permission as well.
+  return ::prefill::rt::hostSupports(
+      *::prefill::rt::parseIsaVariant(isa.name.str()));
 }
 
 MLIRContext &kernelContext() {

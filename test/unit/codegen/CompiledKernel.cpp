@@ -1,5 +1,6 @@
 //===- CompiledKernel.cpp - a kernel, compiled and called -----------------===//
 #include "CompiledKernel.h"
+#include "cpu/IsaVariant.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/InitAllDialects.h"
@@ -10,8 +11,6 @@
 #include "prefill/Conversion/Passes.h"
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
 #include "prefill/Target/CPU/CompileObject.h"
-#include "llvm/ADT/StringMap.h"
-#include "llvm/TargetParser/Host.h"
 #include "gtest/gtest.h"
 #include <cstring>
 #include <dlfcn.h>
@@ -60,15 +59,9 @@ Arguments &Arguments::batch(const Batch &batch) {
 }
 
 bool prefill_test::hostRuns(StringRef name) {
-  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
-  const mlir::prefill::CpuIsa &isa = *mlir::prefill::lookupCpuIsa(name);
-  bool runs = features.lookup("avx2") && features.lookup("fma");
-  if (isa.lanes == 16)
-    runs = features.lookup("avx512f") && features.lookup("avx512vl") &&
-           features.lookup("avx512bw") && features.lookup("avx512dq");
-  if (isa.hasBf16Dot)
-    runs = runs && features.lookup("avx512bf16");
-  return runs;
+  // The runtime's answer: for tiles it obtains the permission as well.
+  return ::prefill::rt::hostSupports(
+      *::prefill::rt::parseIsaVariant({name.data(), name.size()}));
 }
 
 static MLIRContext &context() {

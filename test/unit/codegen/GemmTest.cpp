@@ -208,7 +208,8 @@ TEST(GemmRefusal, UnknownIsa) {
   EXPECT_THAT(CompiledKernel::errorOf(
                   gemmText({64, 32, 64}, Element::F32, "f32"), "sse2"),
               testing::HasSubstr(
-                  "unknown isa 'sse2'; valid are avx2, avx512, avx512_bf16"));
+                  "unknown isa 'sse2'; valid are avx2, avx512, avx512_bf16, "
+                  "amx_bf16"));
 }
 
 } // namespace

@@ -208,15 +208,19 @@ TEST_P(IsaVariant, PoisonDoesNotMatter) {
   }
 }
 
+std::string nameOf(const testing::TestParamInfo<IsaVariant::ParamType> &info) {
+  return std::string(std::get<0>(info.param)).substr(4) + "_" +
+         std::get<1>(info.param);
+}
 INSTANTIATE_TEST_SUITE_P(
     All, IsaVariant,
     testing::Combine(testing::Values("cpu:avx2", "cpu:avx512",
                                      "cpu:avx512_bf16"),
                      testing::Values("f32", "bf16", "f16")),
-    [](const testing::TestParamInfo<IsaVariant::ParamType> &info) {
-      return std::string(std::get<0>(info.param)).substr(4) + "_" +
-             std::get<1>(info.param);
-    });
+    nameOf);
+INSTANTIATE_TEST_SUITE_P(Tiles, IsaVariant,
+                         testing::Values(std::tuple("cpu:amx_bf16", "bf16")),
+                         nameOf);
 
 TEST(Threads, DoNotChangeABit) {
   for (const char *dtype : {"f32", "bf16"}) {

@@ -148,6 +148,11 @@ TEST_F(PrefillRun, RunsWithTheInstructionsThatItIsToldTo) {
   EXPECT_THAT(errorOf(module + " --random-weights 7 --tokens 1 --isa=avx512"),
               AnyOf(HasSubstr("the module has no code for cpu:avx512"),
                     HasSubstr("this CPU supports avx2")));
+  EXPECT_THAT(
+      errorOf(module + " --random-weights 7 --tokens 1 --isa=amx_bf16"),
+      AnyOf(HasSubstr("the module has no code for cpu:amx_bf16, it has "
+                      "'cpu:avx2'"),
+            HasSubstr("device 'cpu:amx_bf16': this CPU supports avx2")));
 }
 
 TEST_F(PrefillRun, DecodesGreedily) {
@@ -274,8 +279,8 @@ TEST_F(PrefillRun, RefusesWithOneLine) {
       {ok + "--decode=-1", "--decode is '-1'"},
       {ok + "--threads 0", "--threads is '0', expected an integer from 1"},
       {ok + "--chunk 0", "--chunk is '0'"},
-      {ok + "--isa sse", "--isa is 'sse', expected avx2, avx512 or "
-                         "avx512_bf16"},
+      {ok + "--isa sse", "--isa is 'sse', expected avx2, avx512, avx512_bf16 "
+                         "or amx_bf16"},
       {ok + "--isa=", "--isa is ''"},
       {ok + "--isa avx2 --device cpu:avx2", "both --isa and --device"},
       {ok + "--all-logits=yes", "option --all-logits takes no value"},

@@ -41,6 +41,8 @@ struct CpuIsa {
   /// Columns of a microkernel: a whole panel or a part of one.
   int64_t microColumns;
   bool hasBf16Dot;
+  /// AMX: tdpbf16ps multiplies tiles of 16 rows x 64 bytes, for bf16 alone.
+  bool hasTiles;
 
   /// `elementType` is f32, bf16 or f16.
   MacKind macKind(Type elementType) const;
