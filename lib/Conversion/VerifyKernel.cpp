@@ -58,7 +58,7 @@ bool isKernelOp(Operation *op) {
   // What no other dialect has: instructions by name, and the pointers they
   // take.
   if (dialect == "llvm")
-    return isa<LLVM::CallIntrinsicOp, LLVM::IntToPtrOp>(op) ||
+    return isa<LLVM::CallIntrinsicOp, LLVM::IntToPtrOp, LLVM::GEPOp>(op) ||
            op->getName().getStringRef().starts_with("llvm.intr.");
   return isa<func::ReturnOp>(op) ||
          llvm::is_contained({"affine", "arith", "index", "math", "memref", "ub",

@@ -18,6 +18,7 @@
 #include "prefill/Analysis/AttentionBlockRange.h"
 #include "prefill/Codegen/CPU/IsaTable.h"
 #include "prefill/Codegen/CPU/KernelABI.h"
+#include <limits>
 
 namespace mlir::prefill {
 
@@ -49,7 +50,7 @@ struct AttentionKernelShape {
   int64_t valuePanelElements() const { return columns() * kPanelN; }
 };
 
-/// Scratch of a thread. Sizes do not depend on the variant.
+/// Scratch of a thread.
 struct AttentionScratch {
   Value query; // T [block_q * group, depth]
   // Panels of 32 keys. With pages in the cache there is one panel of values
@@ -63,13 +64,15 @@ struct AttentionScratch {
   // i64 [block_kv]: element offset of each key's head in the cache, or
   // [block_kv / 32] of each page's head
   Value keyOffsets;
-  // Of one microkernel's rows:
+  // Of one microkernel's rows, 8 or 16 (AMX):
   Value scores;        // f32 [8, block_kv]
   Value probabilities; // T [8, block_kv]; the scores' own place for f32
   Value shift;         // f32 [8]: row_max, 0 for a row without a key so far
   Value rescale;       // f32 [8]: factor of accumulator and sum
+  Value largest;       // f32 [16, 16]: a row's largest score by lane (AMX)
 
   static AttentionScratch allocate(KernelBuilder &b, KernelABI &abi,
+                                   const CpuIsa &isa,
                                    const AttentionKernelShape &shape);
 };
 
@@ -103,6 +106,11 @@ struct AttentionContext {
 
 // ---- Vectors (AttentionVectors.cpp)
 
+inline constexpr float kNegativeInfinity =
+    -std::numeric_limits<float>::infinity();
+Value loadVector(KernelBuilder &b, Value memref, Value offset, int64_t lanes);
+void storeVector(KernelBuilder &b, Value vector, Value memref, Value offset);
+Value broadcast(KernelBuilder &b, Value scalar, int64_t lanes);
 /// Calls `emit(offset, size)` for pieces of [0, count): `width` long, then
 /// powers of two, so that no access leaves the range and none needs a mask.
 void forEachPiece(int64_t count, int64_t width,

@@ -9,6 +9,22 @@ static int64_t lanesOf(Value x) {
   return cast<VectorType>(x.getType()).getNumElements();
 }
 
+Value prefill::loadVector(KernelBuilder &b, Value memref, Value offset,
+                          int64_t lanes) {
+  return vector::LoadOp::create(b, b.vectorF32(lanes), memref,
+                                ValueRange{offset});
+}
+
+void prefill::storeVector(KernelBuilder &b, Value vector, Value memref,
+                          Value offset) {
+  vector::StoreOp::create(b, vector, memref, ValueRange{offset});
+}
+
+Value prefill::broadcast(KernelBuilder &b, Value scalar, int64_t lanes) {
+  return vector::BroadcastOp::create(
+      b, VectorType::get({lanes}, scalar.getType()), scalar);
+}
+
 void prefill::forEachPiece(int64_t count, int64_t width,
                            llvm::function_ref<void(int64_t, int64_t)> emit) {
   for (int64_t offset = 0; offset < count;) {

@@ -59,7 +59,8 @@ public:
 
   LogicalResult emit(func::FuncOp tiled, bool online) {
     if (online)
-      context.scratch = AttentionScratch::allocate(b, abi, context.shape);
+      context.scratch =
+          AttentionScratch::allocate(b, abi, context.isa, context.shape);
     return emitBlock(tiled.getBody().front());
   }
 

@@ -6,7 +6,9 @@
 // the rows. Weights of a panel are read from memory once for all rows.
 //
 //===----------------------------------------------------------------------===//
+#include "AmxTiles.h"
 #include "Epilogue.h"
+#include "GemmAmx.h"
 #include "GemmFewRows.h"
 #include "VectorMemory.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -33,6 +35,7 @@ struct GemmShape {
   /// k of one pass; a multiple of k_pack unless it is all of K.
   int64_t blockK;
   Type elementType;
+  bool usesAmx; // AMX
 
   int64_t panelsPerGroup() const { return llvm::divideCeil(groupN, kPanelN); }
   int64_t panelsPerTile() const {
@@ -94,6 +97,9 @@ FailureOr<GemmShape> shapeOf(GemmOp gemm, const CpuIsa &isa) {
     if (isa.convertsLeftOperand(shape.elementType))
       shape.blockK =
           std::min(shape.k, stagedBlockK(blockK.getInt(), shape.elementType));
+  shape.usesAmx = gemmUsesAmx(isa, shape.elementType, shape.k);
+  if (shape.usesAmx)
+    shape.blockK = std::min(shape.blockK, kGemmAmxBlockK);
   if (weight.getRank() != 4)
     return gemm.emitOpError("has a weight of type ")
            << weight << "; expected a packed one (run prefill-pack-weights)";
@@ -141,8 +147,13 @@ public:
 
 private:
   /// What chunks are cut in.
-  int64_t rowUnit() const { return std::min(isa.microRows, shape.blockM); }
-  int64_t maxRows() const { return llvm::alignTo(shape.blockM, rowUnit()); }
+  int64_t rowUnit() const {
+    return std::min(shape.usesAmx ? kAmxRows : isa.microRows, shape.blockM);
+  }
+  int64_t maxRows() const {
+    return llvm::alignTo(llvm::alignTo(shape.blockM, rowUnit()),
+                         shape.usesAmx ? kAmxRows : 1);
+  }
 
   /// Evens out the chunks of rows: 130 rows are 64 + 66 in place of 128 + 2,
   /// because 2 rows need the whole weight as well. `firstRow` is this chunk's
@@ -169,18 +180,30 @@ private:
   }
 
   void emitMainloop(Value tileIndex) {
-    allocateStage();
+    if (shape.usesAmx)
+      amxRows.emplace(b, abi, shape.k);
+    else
+      allocateStage();
     Value firstPanel = b.mul(tileIndex, shape.panelsPerTile());
     Value count = b.index(shape.panelsPerTile());
     if (shape.panels % shape.panelsPerTile() != 0)
       count = b.min(count, b.sub(b.index(shape.panels), firstPanel));
+    if (amxRows)
+      amxRows->begin(abi.flat(gemm.getInput()), firstRow, rows);
+    int64_t fewRows = amxRows ? kAmxRows : isa.microRows;
     b.ifThenElse(
-        b.compare(arith::CmpIPredicate::sle, rows, b.index(isa.microRows)),
+        b.compare(arith::CmpIPredicate::sle, rows, b.index(fewRows)),
         [&] { emitFewRows(firstPanel, count); },
         [&] { emitPasses(firstPanel, count); });
   }
 
   void emitFewRows(Value firstPanel, Value count) {
+    if (amxRows) {
+      firstStep = b.index(0);
+      steps = b.index(shape.steps());
+      emitPanels(firstPanel, count, /*fewRows=*/true);
+      return;
+    }
     FewRowsTile tile;
     tile.elementType = shape.elementType;
     tile.k = shape.k;
@@ -218,12 +241,37 @@ private:
                 emitPass);
   }
 
-  void emitPanels(Value firstPanel, Value count) {
+  void emitPanels(Value firstPanel, Value count, bool fewRows = false) {
     b.forLoop(b.index(0), count, 1, [&](Value q) {
       Value panel = b.mul(b.add(firstPanel, q), shape.panelElements());
       nextPanel = distanceToNext(firstPanel, count, q);
-      emitPanel(panel, columnOf(q));
+      if (amxRows)
+        emitAmxPanel(panel, columnOf(q), fewRows);
+      else
+        emitPanel(panel, columnOf(q));
     });
+  }
+
+  void emitAmxPanel(Value start, Value column, bool fewRows) {
+    GemmAmxRows::Panel panel;
+    panel.weight = abi.flat(gemm.getWeight());
+    panel.start = b.add(start, b.mul(firstStep, kPanelN * shape.kPackSize()));
+    panel.firstStep = firstStep;
+    panel.steps = steps;
+    panel.isOnlyPass = fewRows || shape.onePass();
+    panel.accumulators = accumulators;
+    panel.target = column;
+    panel.pitch = shape.pitch();
+    panel.next = b.add(panel.start, nextPanel);
+    auto beforeRow = [&](Value row) {
+      epilogue->prefetchAddends(b.add(firstRow, row),
+                                b.add(firstColumn, column));
+    };
+    panel.beforeRow = beforeRow;
+    if (fewRows)
+      amxRows->emitPanelOfFewRows(panel);
+    else
+      amxRows->emitPanel(panel);
   }
 
   /// From panel `q` to what is multiplied next, in elements of the weight: the
@@ -507,6 +555,7 @@ private:
   Value nextPanel; // of the current panel
   Value stage;
   int64_t stagePitch = 0;
+  std::optional<GemmAmxRows> amxRows; // with AMX
 };
 
 } // namespace

@@ -1,0 +1,152 @@
+//===- GemmAmx.cpp - a gemm's panel on AMX tiles ------------------------===//
+#include "GemmAmx.h"
+#include "AmxTiles.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "prefill/Codegen/CPU/TileTable.h"
+
+using namespace mlir;
+using namespace mlir::prefill;
+
+static constexpr int64_t kPair = 2; // bf16 of one step of a panel
+static constexpr int64_t kStepElements = kPanelN * kPair;
+static constexpr int64_t kLineElements = kCacheLineBytes / 2;
+static constexpr int64_t kStepsOfTile = kAmxK / kPair;
+static constexpr int64_t kColumnTiles = kPanelN / kAmxColumns;
+/// Lines of the next panel that a step of microkernels asks for: all of it when
+/// four or more share it, and what a panel of few rows needs.
+static constexpr int64_t kPrefetches = 8;
+static constexpr int64_t kFewRowsPrefetches =
+    kStepsOfTile * kStepElements / kLineElements;
+
+bool prefill::gemmUsesAmx(const CpuIsa &isa, Type elementType, int64_t k) {
+  return isa.hasTiles && elementType.isBF16() && k % kAmxK == 0;
+}
+
+GemmAmxRows::GemmAmxRows(KernelBuilder &b, KernelABI &abi, int64_t k)
+    : b(b), k(k), tailPitch(k + kLineElements) {
+  tail = abi.allocateScratch(b.getBF16Type(), kAmxRows * tailPitch);
+}
+
+void GemmAmxRows::begin(Value input, Value firstRow, Value rows) {
+  this->input = input;
+  this->firstRow = firstRow;
+  this->rows = rows;
+  Value rest = b.remainder(rows, kAmxRows);
+  Value first = b.sub(b.add(firstRow, rows), rest);
+  auto type = VectorType::get({kAmxK}, b.getBF16Type());
+  b.forLoop(b.index(0), rest, 1, [&](Value row) {
+    Value from = b.mul(b.add(first, row), k);
+    Value to = b.mul(row, tailPitch);
+    b.forLoop(b.index(0), b.index(k), kAmxK, [&](Value at) {
+      Value values = vector::LoadOp::create(b, type, input, b.add(from, at));
+      vector::StoreOp::create(b, values, tail, b.add(to, at));
+    });
+  });
+}
+
+void GemmAmxRows::emitPanel(const Panel &panel) {
+  auto inPlace = [&](Value row) {
+    Value firstK = b.mul(panel.firstStep, kPair);
+    return Left{input, b.add(b.mul(b.add(firstRow, row), k), firstK),
+                b.index(k)};
+  };
+  constexpr int64_t tall = 2 * kAmxRows;
+  Value rest = b.remainder(rows, tall);
+  Value end = b.sub(rows, rest);
+  b.forLoop(b.index(0), end, tall, [&](Value row) {
+    emitTiles(panel, row, 2, inPlace(row), kPrefetches);
+  });
+  b.ifThen(b.compare(arith::CmpIPredicate::uge, rest, b.index(kAmxRows)),
+           [&] { emitTiles(panel, end, 1, inPlace(end), kPrefetches); });
+  Value tailRows = b.remainder(rest, kAmxRows);
+  b.ifThen(b.compare(arith::CmpIPredicate::ne, tailRows, b.index(0)), [&] {
+    Left left{tail, b.mul(panel.firstStep, kPair), b.index(tailPitch)};
+    emitTiles(panel, b.sub(rows, tailRows), 1, left, kPrefetches);
+  });
+}
+
+void GemmAmxRows::emitPanelOfFewRows(const Panel &panel) {
+  // Sixteen rows have no copy.
+  Value whole = b.compare(arith::CmpIPredicate::eq, rows, b.index(kAmxRows));
+  auto emit = [&](Left left) {
+    emitTiles(panel, b.index(0), 1, left, kFewRowsPrefetches);
+  };
+  b.ifThenElse(
+      whole, [&] { emit({input, b.mul(firstRow, k), b.index(k)}); },
+      [&] { emit({tail, b.index(0), b.index(tailPitch)}); });
+}
+
+void GemmAmxRows::emitTiles(const Panel &panel, Value row, int64_t rowTiles,
+                            Left left, int64_t prefetches) {
+  if (panel.beforeRow)
+    b.forLoop(row, b.min(b.add(row, rowTiles * kAmxRows), rows), 1,
+              panel.beforeRow);
+  AmxTiles tiles(b);
+  Value pitch = b.index(panel.pitch);
+  auto place = [&](int64_t r, int64_t c) {
+    Value first = b.add(panel.target, b.mul(row, panel.pitch));
+    return b.add(first, r * kAmxRows * panel.pitch + c * kAmxColumns);
+  };
+  auto emit = [&](bool isFirst) {
+    SmallVector<Value> sums;
+    for (int64_t r = 0; r < rowTiles; ++r)
+      for (int64_t c = 0; c < kColumnTiles; ++c)
+        sums.push_back(
+            isFirst ? tiles.zero()
+                    : tiles.load(panel.accumulators, place(r, c), pitch));
+    sums = multiply(panel, left, row, sums, rowTiles, prefetches);
+    for (int64_t r = 0; r < rowTiles; ++r)
+      for (int64_t c = 0; c < kColumnTiles; ++c)
+        tiles.store(sums[r * kColumnTiles + c], panel.accumulators, place(r, c),
+                    pitch);
+  };
+  if (panel.isOnlyPass)
+    return emit(true);
+  b.ifThenElse(
+      b.compare(arith::CmpIPredicate::eq, panel.firstStep, b.index(0)),
+      [&] { emit(true); }, [&] { emit(false); });
+}
+
+SmallVector<Value> GemmAmxRows::multiply(const Panel &panel, Left left,
+                                         Value row, SmallVector<Value> sums,
+                                         int64_t rowTiles, int64_t prefetches) {
+  AmxTiles tiles(b);
+  constexpr int64_t tall = 2 * kAmxRows;
+  // This microkernel's share of the next panel, in whole lines of each step.
+  Value shares = b.ceilDivide(rows, tall);
+  Value tileSteps = b.divide(panel.steps, kStepsOfTile);
+  Value lines = b.divide(b.add(shares, kFewRowsPrefetches - 1), shares);
+  Value firstLine = b.mul(b.mul(b.divide(row, tall), tileSteps), lines);
+  Value next = b.add(panel.next, b.mul(firstLine, kLineElements));
+  Value columnStride = b.index(kStepElements);
+  Value rowTile = b.mul(left.stride, kAmxRows);
+  return b.forLoop(
+      b.index(0), tileSteps, 1, sums,
+      [&](Value step, ValueRange carried) -> SmallVector<Value> {
+        SmallVector<Value> results(carried);
+        Value line = b.add(next, b.mul(b.mul(step, lines), kLineElements));
+        for (int64_t i = 0; i < prefetches; ++i)
+          memref::PrefetchOp::create(
+              b, panel.weight, ValueRange{b.add(line, i * kLineElements)},
+              /*isWrite=*/false, /*localityHint=*/2, /*isDataCache=*/true);
+        Value at = b.add(left.offset, b.mul(step, kAmxK));
+        Value from =
+            b.add(panel.start, b.mul(step, kStepsOfTile * kStepElements));
+        SmallVector<Value> columns;
+        for (int64_t c = 0; c < kColumnTiles; ++c)
+          columns.push_back(tiles.load(panel.weight,
+                                       b.add(from, c * kAmxColumns * kPair),
+                                       columnStride));
+        for (int64_t r = 0; r < rowTiles; ++r) {
+          // Rows pass by; the panel's part stays.
+          Value rowsTile = tiles.loadStreamed(
+              left.memref, r == 0 ? at : b.add(at, rowTile), left.stride);
+          for (int64_t c = 0; c < kColumnTiles; ++c) {
+            Value &sum = results[r * kColumnTiles + c];
+            sum = tiles.multiplyAdd(sum, rowsTile, columns[c]);
+          }
+        }
+        return results;
+      });
+}
