@@ -1,5 +1,6 @@
 //===- Compile.cpp - a model to the bytes of a module ---------------------===//
 #include "prefill/Pipelines/Compile.h"
+#include "mlir/IR/Threading.h"
 #include "prefill/Codegen/CUDA/ChipTable.h"
 #include "prefill/Codegen/CUDA/ScheduleTable.h"
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
@@ -69,15 +70,33 @@ public:
     return success();
   }
 
+  /// LLVM, which takes most of the time, works on all variants at once.
   LogicalResult addCpuCode() {
-    for (const CpuIsa *isa : cpuIsasOf(*tiled)) {
+    SmallVector<const CpuIsa *> isas = cpuIsasOf(*tiled);
+    SmallVector<OwningOpRef<ModuleOp>> modules;
+    for (const CpuIsa *isa : isas) {
       CompileOptions variant = options;
       variant.isa = isa->name.str();
       auto lowered = lowerKernels(variant);
       if (failed(lowered))
         return failure();
-      auto object = compileObject(
-          *lowered, CpuTarget{isa->cpu.str(), isa->features.str()});
+      auto module = lowerToLLVM(*lowered);
+      if (failed(module))
+        return failure();
+      modules.push_back(std::move(*module));
+    }
+    SmallVector<FailureOr<llvm::SmallVector<char, 0>>> objects(isas.size(),
+                                                               failure());
+    // None ends for another's failure, so that errors are the same each time;
+    // they come in the order of the variants.
+    (void)failableParallelForEachN(
+        fused->getContext(), 0, isas.size(), [&](size_t i) {
+          objects[i] =
+              emitObject(*modules[i], CpuTarget{isas[i]->cpu.str(),
+                                                isas[i]->features.str()});
+          return success();
+        });
+    for (auto [isa, object] : llvm::zip_equal(isas, objects)) {
       if (failed(object))
         return failure();
       auto shared = linkSharedObject(*object, "prefill_cpu_" + isa->name.str(),

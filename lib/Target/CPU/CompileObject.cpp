@@ -40,14 +40,21 @@ createTargetMachine(const CpuTarget &target, std::string &error) {
                       : llvm::CodeGenOptLevel::Less));
 }
 
-FailureOr<llvm::SmallVector<char, 0>>
-mlir::prefill::compileObject(ModuleOp kernels, const CpuTarget &target) {
+FailureOr<OwningOpRef<ModuleOp>> mlir::prefill::lowerToLLVM(ModuleOp kernels) {
   OwningOpRef<ModuleOp> module(kernels.clone());
   PassManager pm(module->getContext(), ModuleOp::getOperationName());
   buildKernelToLLVMPipeline(pm);
   if (failed(pm.run(*module)) || failed(addKernelEntries(*module)))
     return failure();
-  return emitObject(*module, target);
+  return module;
+}
+
+FailureOr<llvm::SmallVector<char, 0>>
+mlir::prefill::compileObject(ModuleOp kernels, const CpuTarget &target) {
+  FailureOr<OwningOpRef<ModuleOp>> module = lowerToLLVM(kernels);
+  if (failed(module))
+    return failure();
+  return emitObject(**module, target);
 }
 
 FailureOr<llvm::SmallVector<char, 0>>

@@ -11,6 +11,7 @@
 #define PREFILL_TARGET_CPU_COMPILEOBJECT_H
 
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
 #include "llvm/ADT/SmallVector.h"
 #include <string>
 
@@ -32,18 +33,22 @@ void buildKernelToLLVMPipeline(OpPassManager &pm);
 /// body is renamed to NAME.body and becomes internal.
 LogicalResult addKernelEntries(ModuleOp module);
 
+/// A copy of `kernels` in the LLVM dialect, with the entries: what emitObject
+/// takes. Emits an error on failure.
+FailureOr<OwningOpRef<ModuleOp>> lowerToLLVM(ModuleOp kernels);
+
 /// Lowers a copy of `kernels` and returns the relocatable object. Emits an
 /// error on failure.
 FailureOr<llvm::SmallVector<char, 0>> compileObject(ModuleOp kernels,
                                                     const CpuTarget &target);
 
 /// The relocatable object of a module in the LLVM dialect. Emits an error on
-/// failure.
+/// failure. Modules of one context may be emitted at the same time.
 FailureOr<llvm::SmallVector<char, 0>> emitObject(ModuleOp kernels,
                                                  const CpuTarget &target);
 
-/// Links one relocatable object to a shared object with lld. `name` is used in
-/// messages. Emits an error at `loc`.
+/// Links one relocatable object to a shared object with lld, of which a process
+/// runs one at a time. `name` is used in messages. Emits an error at `loc`.
 FailureOr<llvm::SmallVector<char, 0>>
 linkSharedObject(llvm::ArrayRef<char> object, llvm::StringRef name,
                  Location loc);
