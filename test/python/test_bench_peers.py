@@ -420,7 +420,7 @@ class Probe(unittest.TestCase):
             subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread",
                             ROOT / "python" / "bench_peers" / "peak_probe.c", "-o", program], check=True)
             output = subprocess.run([program, "1"], check=True, capture_output=True, text=True).stdout
-            self.assertRegex(output, r"^(avx512_bf16|avx512 f32|avx2 f32) \d+\.\d\d\n$")
+            self.assertRegex(output, r"^(amx_bf16|avx512_bf16|avx512 f32|avx2 f32) \d+\.\d\d\n$")
             bad = subprocess.run([program, "0"], capture_output=True, text=True)
             self.assertEqual((bad.returncode, bad.stdout), (1, ""))
             self.assertRegex(bad.stderr, "^error: usage: peak_probe THREADS")

@@ -143,6 +143,46 @@ class Rows(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual([row["threads"] for row in json.loads(output.read_text())], [2])
 
+    PROBES = {"avx2": "vfmadd231ps ymm", "avx512": "vfmadd231ps zmm", "avx512_bf16": "vdpbf16ps zmm",
+              "amx_bf16": "tdpbf16ps tmm"}
+    ONEDNN = {"avx2": "avx2", "avx512": "avx512_core", "avx512_bf16": "avx512_core_bf16"}
+
+    def test_the_probe_is_that_of_the_instruction_set(self):
+        for row in self.rows:
+            with self.subTest(row["name"]):
+                self.assertEqual(row["probe"], self.PROBES[row["isa"]])
+                self.assertEqual("vdpbf16ps_ratio" in row, row["isa"] == "amx_bf16")
+
+    def test_a_forced_instruction_set(self):
+        best = self.rows[0]["isa"]
+        order = list(self.PROBES)
+        for isa in order:
+            with self.subTest(isa):
+                output = self.directory / f"{isa}.json"
+                result = bench("--filter", TINY + "1152x896", "--rounds=1", "--isa", isa, "--modules", self.modules,
+                               "--json", output)
+                if order.index(isa) > order.index(best):
+                    self.assertEqual(result.returncode, 1)
+                    self.assertRegex(result.stderr, rf"\Aerror: device 'cpu:{isa}': this CPU supports [^\n]+\n\Z")
+                    continue
+                self.assertEqual(result.returncode, 0, result.stderr)
+                [row] = json.loads(output.read_text())
+                self.assertEqual((row["isa"], row["probe"]), (isa, self.PROBES[isa]))
+                if row["onednn_ratio"] is not None and isa != best:
+                    self.assertEqual(row["onednn_isa"], self.ONEDNN[isa])
+                if isa == "amx_bf16":
+                    self.assertGreater(row["vdpbf16ps_ratio"], row["ratio"])
+
+    @unittest.skipUnless("amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text(), "this machine does not run amx_bf16")
+    def test_tiles_are_for_bf16(self):
+        output = self.directory / "f32.json"
+        result = bench("--filter", "^gemm-qwen2.5-0.5b/f32/37x1152x896", "--rounds=1", "--isa=amx_bf16", "--modules",
+                       self.modules, "--json", output)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        [row] = json.loads(output.read_text())
+        self.assertEqual((row["isa"], row["probe"]), ("avx512_bf16", "vfmadd231ps zmm"))
+        self.assertNotIn("vdpbf16ps_ratio", row)
+
     def test_attention_model_and_decode_rows_say_what_they_count(self):
         output = self.directory / "model.json"
         result = bench("--filter", "^(model|decode|startup)/qwen2.5-0.5b/bf16(/s128)?$", "--rounds=1", "--modules", self.modules,
@@ -362,6 +402,9 @@ class CommandLine(unittest.TestCase):
         "json in no directory": (["--json=/nonexistent/rows.json", f"--filter={TINY}"], "'/nonexistent/rows.json'", "directory"),
         "cuda": (["--device=cuda"], "no CUDA device", "cuda"),
         "unknown device": (["--device=abacus"], "'abacus'", "expected cpu"),
+        "unknown isa": (["--isa=sse"], "--isa is 'sse'", "expected avx2, avx512, avx512_bf16 or amx_bf16"),
+        "isa of a GPU": (["--isa=avx2", "--device=cuda"], "--isa", "--device cuda"),
+        "isa of tuning": (["--isa=avx2", "--tune"], "--isa", "--tune"),
         "tune without a device": (["--tune", "--device=cuda"], "no CUDA device", "cuda"),
         "unknown shape": (["--tune", "--device=cuda", "--shapes=llama-3-8b,gpt"], "--shapes is 'llama-3-8b,gpt'", "llama-3.2-1b"),
         "shapes of a CPU": (["--tune", "--shapes=llama-3-8b"], "--shapes", "--device cuda"),

@@ -41,7 +41,9 @@ public:
   Result<Sample> run(const Row &row) override {
     PlanWalk &walk = *walks.at(row.name);
     PeakProbe::Timing timing = probe.time(denominator, [&] { walk.runHere(); });
-    return Sample{timing.seconds, row.flops(), timing.peak, timing.cpuShare};
+    Sample sample{timing.seconds, row.flops(), timing.peak, timing.cpuShare};
+    sample.dotPeak = timing.dotPeak;
+    return sample;
   }
 
 private:

@@ -72,6 +72,7 @@ public:
     PeakProbe::Timing timing = probe.time(denominator, [&] { walk.runHere(); });
     walk.advance();
     Sample sample{timing.seconds, row.flops(), timing.peak, timing.cpuShare};
+    sample.dotPeak = timing.dotPeak;
     if (auto peer = peers.find(row.name); peer != peers.end()) {
       PeakProbe::Timing other =
           probe.time(denominator, [&] { peer->second->run(); });

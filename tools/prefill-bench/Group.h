@@ -23,6 +23,8 @@ struct Sample {
   double cpuShare;
   /// The same of the peer's run right after, over the same work.
   std::optional<double> peerSeconds = {}, peerPeak = {};
+  /// Where `peak` is of tiles: that of vdpbf16ps in the same round.
+  std::optional<double> dotPeak = {};
   /// Of a startup row: what prefill-opt took.
   std::optional<double> compileSeconds = {};
 

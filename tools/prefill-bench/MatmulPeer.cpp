@@ -47,8 +47,23 @@ Library openLibrary() {
 #endif
 }
 
+/// Empty: the best that there is.
+std::string &isaLimit() {
+  static std::string limit;
+  return limit;
+}
+
+Library openWithLimit() {
+  Library opened = openLibrary();
+  const std::string &limit = isaLimit();
+  if (!opened.peer || limit.empty() || opened.peer->limit_isa(limit.c_str()))
+    return opened;
+  return {nullptr,
+          std::string(opened.peer->version) + " cannot be limited to " + limit};
+}
+
 const Library &library() {
-  static const Library opened = openLibrary();
+  static const Library opened = openWithLimit();
   return opened;
 }
 
@@ -57,6 +72,12 @@ const Library &library() {
 std::string MatmulPeer::version() {
   return library().peer ? library().peer->version : "";
 }
+
+std::string MatmulPeer::isa() {
+  return library().peer ? library().peer->isa() : "";
+}
+
+void MatmulPeer::limitIsa(const std::string &isa) { isaLimit() = isa; }
 
 Result<std::unique_ptr<MatmulPeer>> MatmulPeer::create(const std::string &dtype,
                                                        int64_t m, int64_t n,

@@ -36,6 +36,12 @@ public:
   /// "oneDNN 2.6.3"; empty where there is none.
   static std::string version();
 
+  /// Of a variant, "avx512" and so on: the peer is to use nothing better.
+  /// Before the first create(), which fails where the library cannot do it.
+  static void limitIsa(const std::string &isa);
+  /// "avx512_core_bf16": what the peer may use, in its own words.
+  static std::string isa();
+
 private:
   MatmulPeer(void *handle, int threads) : handle(handle), threads(threads) {}
   void *handle;

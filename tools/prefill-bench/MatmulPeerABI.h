@@ -14,6 +14,11 @@ typedef struct prefill_matmul_peer {
   void (*run)(void *);
   void (*destroy)(void *);
   const char *version;
+  /* The best instruction set that matmuls may use: "avx2", "avx512",
+   * "avx512_bf16". Before the first `create`. 0 on failure. */
+  int (*limit_isa)(const char *isa);
+  /* "AVX512_CORE_BF16" and so on: what the library may use. */
+  const char *(*isa)(void);
 } prefill_matmul_peer;
 
 /* extern "C" const prefill_matmul_peer *prefill_matmul_peer_get(void); */

@@ -15,7 +15,8 @@ constexpr const char *workCounter = "work", *peakCounter = "peak",
                      *cpuShareCounter = "cpu_share",
                      *compileCounter = "compile_seconds",
                      *peerSecondsCounter = "peer_seconds",
-                     *peerPeakCounter = "peer_peak";
+                     *peerPeakCounter = "peer_peak",
+                     *dotPeakCounter = "dot_peak";
 
 /// Prints nothing: files the runs under their rows.
 class SampleReporter : public benchmark::BenchmarkReporter {
@@ -39,11 +40,11 @@ public:
         return found->second.value;
       };
       series.at(run.run_name.function_name)
-          ->samples.push_back({run.real_accumulated_time, *counter(workCounter),
-                               *counter(peakCounter), *counter(cpuShareCounter),
-                               counter(peerSecondsCounter),
-                               counter(peerPeakCounter),
-                               counter(compileCounter)});
+          ->samples.push_back(
+              {run.real_accumulated_time, *counter(workCounter),
+               *counter(peakCounter), *counter(cpuShareCounter),
+               counter(peerSecondsCounter), counter(peerPeakCounter),
+               counter(dotPeakCounter), counter(compileCounter)});
     }
   }
 
@@ -64,6 +65,8 @@ void runOnce(benchmark::State &state, Group &group, const Row &row) {
     state.counters[workCounter] = sample->work;
     state.counters[peakCounter] = sample->peak;
     state.counters[cpuShareCounter] = sample->cpuShare;
+    if (sample->dotPeak)
+      state.counters[dotPeakCounter] = *sample->dotPeak;
     if (sample->compileSeconds)
       state.counters[compileCounter] = *sample->compileSeconds;
     if (sample->peerSeconds) {

@@ -25,6 +25,8 @@ MachineMeasurement prefill::bench::measureMachine(int maxThreads) {
     peaks.push_back(Peak::fmaZmm);
   if (hostSupports(IsaVariant::avx512_bf16))
     peaks.push_back(Peak::dotBf16Zmm);
+  if (hostSupports(IsaVariant::amx_bf16))
+    peaks.push_back(Peak::tileBf16);
   for (Peak peak : peaks)
     result.arithmetic.push_back({peak, {}});
   CacheSizes caches = cacheSizes();
@@ -74,10 +76,11 @@ prefill::bench::machineToJson(const MachineMeasurement &measurement) {
   nlohmann::ordered_json peaks = nlohmann::ordered_json::array();
   for (const auto &[peak, flops] : measurement.arithmetic)
     peaks.push_back({{"instruction", stringify(peak)},
-                     {"dtype", peak == Peak::dotBf16Zmm ? "bf16" : "f32"},
-                     {"isa", peak == Peak::fmaYmm   ? "avx2"
-                             : peak == Peak::fmaZmm ? "avx512"
-                                                    : "avx512_bf16"},
+                     {"dtype", peak >= Peak::dotBf16Zmm ? "bf16" : "f32"},
+                     {"isa", peak == Peak::fmaYmm       ? "avx2"
+                             : peak == Peak::fmaZmm     ? "avx512"
+                             : peak == Peak::dotBf16Zmm ? "avx512_bf16"
+                                                        : "amx_bf16"},
                      {"gflops", giga(flops)}});
   json["peaks"] = peaks;
   json["read_gbytes_per_s"] = {{"memory", giga(measurement.memory)},

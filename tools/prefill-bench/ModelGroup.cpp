@@ -63,7 +63,9 @@ public:
     if (!result)
       return result.takeError();
     double work = decode ? bytesOfStep(end) : double(chosen.session->flops());
-    return Sample{timing.seconds, work, timing.peak, timing.cpuShare};
+    Sample sample{timing.seconds, work, timing.peak, timing.cpuShare};
+    sample.dotPeak = timing.dotPeak;
+    return sample;
   }
 
 private:

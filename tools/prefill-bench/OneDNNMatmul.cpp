@@ -138,6 +138,36 @@ void run(void *handle) {
 
 void destroy(void *handle) { delete static_cast<Matmul *>(handle); }
 
+int limitIsa(const char *name) {
+  std::string isa = name;
+  if (isa != "avx2" && isa != "avx512" && isa != "avx512_bf16")
+    return 0;
+  return dnnl::set_max_cpu_isa(isa == "avx2" ? dnnl::cpu_isa::avx2
+                               : isa == "avx512"
+                                   ? dnnl::cpu_isa::avx512_core
+                                   : dnnl::cpu_isa::avx512_core_bf16) ==
+         dnnl::status::success;
+}
+
+const char *effectiveIsa() {
+  switch (dnnl::get_effective_cpu_isa()) {
+  case dnnl::cpu_isa::avx2:
+    return "avx2";
+  case dnnl::cpu_isa::avx2_vnni:
+    return "avx2_vnni";
+  case dnnl::cpu_isa::avx512_core:
+    return "avx512_core";
+  case dnnl::cpu_isa::avx512_core_vnni:
+    return "avx512_core_vnni";
+  case dnnl::cpu_isa::avx512_core_bf16:
+    return "avx512_core_bf16";
+  case dnnl::cpu_isa::avx512_core_amx:
+    return "avx512_core_amx";
+  default:
+    return "other";
+  }
+}
+
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const prefill_matmul_peer *
@@ -146,7 +176,7 @@ prefill_matmul_peer_get() {
       "oneDNN " + std::to_string(dnnl_version()->major) + "." +
       std::to_string(dnnl_version()->minor) + "." +
       std::to_string(dnnl_version()->patch);
-  static const prefill_matmul_peer peer = {create, run, destroy,
-                                           version.c_str()};
+  static const prefill_matmul_peer peer = {
+      create, run, destroy, version.c_str(), limitIsa, effectiveIsa};
   return &peer;
 }

@@ -2,6 +2,7 @@
 #include "ModelShapes.h"
 #include "ModuleStore.h"
 #include "core/ThreadPool.h"
+#include "cpu/IsaVariant.h"
 #include "prefill/checkpoint/Quote.h"
 
 #include <charconv>
@@ -97,6 +98,15 @@ const std::vector<OptionRow> &optionTable() {
       integerOption("--rounds", &Options::rounds, 1, 10000, ""),
       textOption("--json", &Options::json, "the name of a file"),
       textOption("--device", &Options::device, "cpu, cuda or cuda:N"),
+      {"--isa", Value::required,
+       [](Options &options, const std::string &value) -> Result<void> {
+         if (!prefill::rt::parseIsaVariant(value))
+           return usageError("--isa is " + quote(value) +
+                             ", expected avx2, avx512, avx512_bf16 or "
+                             "amx_bf16");
+         options.isa = value;
+         return {};
+       }},
       flag("--tune", &Options::tune),
       {"--tune-threshold", Value::afterEquals,
        [](Options &options, const std::string &value) -> Result<void> {
@@ -145,6 +155,13 @@ Result<void> checkCombination(const Options &options) {
     return usageError(
         std::string(options.compileOnly ? "--compile-only" : "--shapes") +
         " is for --tune --device cuda");
+  if (!options.isa.empty() && (options.tune || options.measureMachine || onGpu))
+    return usageError("--isa is for rows of a CPU, but " +
+                      (options.tune ? "--tune"
+                       : options.measureMachine
+                           ? "--measure-machine"
+                           : "--device " + options.device) +
+                      " is given");
   if (options.list && options.measureMachine)
     return usageError("--list names rows, and --measure-machine runs none, "
                       "expected one of them");
@@ -167,6 +184,9 @@ rows
   --threads=N           threads of the kernels and of the probe (default 1). None is pinned: the process's affinity
                         holds, so use taskset to choose processors
   --rounds=N            timed runs of each row (default 9)
+  --isa=NAME            avx2, avx512, avx512_bf16 or amx_bf16, for every row (default: the best that the CPU and the
+                        module have; rows like gemm-avx2/ have their own). The probe follows, and oneDNN is kept from
+                        anything better. f32 and f16 have no code of amx_bf16: there it means avx512_bf16
   --json=FILE           write the rows as a JSON list as well
   --device=D            cpu (default), or cuda or cuda:N: the launches of every module in --modules, compiled for the GPU,
                         at 512, 2048, 8192 and 16384 tokens; `of peak` is of the tensor cores' peak at the highest clock, cuBLASLt
@@ -192,9 +212,10 @@ modules
   --help, --version
 
 ratio   median over the rounds of (work a second / peak). The peak is the larger of two probes, right before and right
-        after each timed run, on as many threads: a loop over registers of vdpbf16ps (bf16 with AVX-512-BF16) or
-        vfmadd231ps; for decode/ rows a streaming read of a buffer eight times the last cache. For startup/ rows: the time of
-        the first start over that of the second, which finds the packed weights.
+        after each timed run, on as many threads: a loop over registers of tdpbf16ps (bf16 with AMX), vdpbf16ps
+        (bf16 with AVX-512-BF16) or vfmadd231ps; for decode/ rows a streaming read of a buffer eight times the last cache. For startup/ rows: the time of
+        the first start over that of the second, which finds the packed weights. Where the peak is tdpbf16ps, the JSON
+        has vdpbf16ps_ratio too: the same work over what vdpbf16ps does in the same rounds.
 spread  (75th - 25th percentile) / median of these ratios.
 oneDNN  our ratio over that of oneDNN's plain matmul (no epilogue) of the same size, run right after, median.
 Rows of one module are interleaved: a round runs each once.

@@ -16,6 +16,7 @@ struct Options {
   int rounds = 9;
   std::optional<std::string> json;
   std::string device = "cpu";
+  std::string isa; ///< that all rows are forced to; empty: the best for each
   bool tune = false;
   double tuneThreshold = 2; ///< per cent
   bool measureMachine = false;

@@ -63,6 +63,8 @@ const char *prefill::bench::stringify(Peak peak) {
     return "vfmadd231ps zmm";
   case Peak::dotBf16Zmm:
     return "vdpbf16ps zmm";
+  case Peak::tileBf16:
+    return "tdpbf16ps tmm";
   case Peak::readBandwidth:
     return "streaming read";
   case Peak::firstStart:
@@ -75,7 +77,9 @@ Peak prefill::bench::arithmeticPeak(std::string_view dtype,
                                     IsaVariant variant) {
   if (variant == IsaVariant::avx2)
     return Peak::fmaYmm;
-  return dtype == "bf16" && variant >= IsaVariant::avx512_bf16
+  if (dtype == "bf16" && variant == IsaVariant::amx_bf16)
+    return Peak::tileBf16;
+  return dtype == "bf16" && variant == IsaVariant::avx512_bf16
              ? Peak::dotBf16Zmm
              : Peak::fmaZmm;
 }
@@ -189,10 +193,15 @@ double PeakProbe::readBandwidth(size_t bytesPerThread) {
 
 PeakProbe::Timing PeakProbe::time(Peak peak,
                                   const std::function<void()> &work) {
+  bool tiles = peak == Peak::tileBf16;
+  double dotBefore = tiles ? measure(Peak::dotBf16Zmm) : 0;
   double before = measure(peak);
   double cpuStart = cpuNow(), start = now();
   work();
   double seconds = now() - start, cpuSeconds = cpuNow() - cpuStart;
-  return {seconds, std::max(before, measure(peak)),
-          cpuSeconds / seconds / numThreads};
+  Timing timing{seconds, std::max(before, measure(peak)),
+                cpuSeconds / seconds / numThreads};
+  if (tiles)
+    timing.dotPeak = std::max(dotBefore, measure(Peak::dotBf16Zmm));
+  return timing;
 }

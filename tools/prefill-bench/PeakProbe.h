@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -21,6 +22,7 @@ enum class Peak {
   fmaYmm,        ///< vfmadd231ps ymm
   fmaZmm,        ///< vfmadd231ps zmm
   dotBf16Zmm,    ///< vdpbf16ps zmm
+  tileBf16,      ///< tdpbf16ps of whole tiles
   readBandwidth, ///< loads of whole vectors from huge pages
   firstStart,    ///< starts a second
 };
@@ -28,7 +30,7 @@ enum class Peak {
 const char *stringify(Peak peak);
 
 /// The peak of kernels that the code of `variant` runs in `dtype`: only bf16
-/// on AVX-512-BF16 has an instruction faster than the f32 FMA.
+/// has instructions faster than the f32 FMA, on AVX-512-BF16 and AMX.
 Peak arithmeticPeak(std::string_view dtype, rt::IsaVariant variant);
 
 /// Runs the loops on a fixed number of threads at once.
@@ -54,8 +56,10 @@ public:
     double seconds;  ///< of the work
     double peak;     ///< the larger of the probe before and the one after
     double cpuShare; ///< CPU time of the process / (seconds * threads)
+    /// Where `peak` is tiles': that of vdpbf16ps, the larger of two as well.
+    std::optional<double> dotPeak = {};
   };
-  /// Times `work` between two probes.
+  /// Times `work` between two probes (of tiles: two of vdpbf16ps around them).
   Timing time(Peak peak, const std::function<void()> &work);
 
 private:

@@ -58,6 +58,34 @@ loopDotBf16Zmm(int64_t repetitions) {
   }
 }
 
+/// What ldtilecfg reads: every tile of 16 rows x 64 bytes.
+struct alignas(64) TileConfig {
+  uint8_t palette = 1, startRow = 0, reserved[14] = {};
+  uint16_t columnBytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+static_assert(sizeof(TileConfig) == 64);
+
+/// A tile's product takes 16 cycles of the unit and about 52 to be there:
+/// accumulators of four in flight, as kernels have them, 2 x 2 of operands.
+/// No clobbers: no compiler uses tiles by itself.
+void loopTileBf16(int64_t repetitions) {
+  static const TileConfig config;
+  asm volatile("ldtilecfg %0\n\t"
+               "tilezero %%tmm0\n\ttilezero %%tmm1\n\t"
+               "tilezero %%tmm2\n\ttilezero %%tmm3\n\t"
+               "tilezero %%tmm4\n\ttilezero %%tmm5\n\t"
+               "tilezero %%tmm6\n\ttilezero %%tmm7"
+               :
+               : "m"(config));
+  for (int64_t i = 0; i < repetitions; ++i)
+    asm volatile("tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\t"
+                 "tdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
+                 "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\t"
+                 "tdpbf16ps %%tmm7, %%tmm5, %%tmm3" ::);
+  asm volatile("tilerelease" ::);
+}
+
 /// Eight loads a turn from each of `numStreams` parts: several streams keep
 /// more of the hardware's prefetchers busy than one.
 constexpr size_t numStreams = 4;
@@ -100,8 +128,11 @@ __attribute__((target("avx2"))) void readYmm(const std::byte *memory,
 #undef PREFILL_ACCUMULATORS
 
 prefill::bench::ArithmeticLoop prefill::bench::arithmeticLoop(Peak peak) {
-  // A multiply-accumulate is two operations; vdpbf16ps does two in a lane.
+  // A multiply-accumulate is two operations; vdpbf16ps does two in a lane,
+  // tdpbf16ps 32 for each of 16 x 16 elements.
   switch (peak) {
+  case Peak::tileBf16:
+    return {loopTileBf16, 4 * 16 * 16 * 32 * 2.0};
   case Peak::dotBf16Zmm:
     return {loopDotBf16Zmm, 24 * 16 * 4.0};
   case Peak::fmaZmm:

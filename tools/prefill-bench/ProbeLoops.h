@@ -10,7 +10,7 @@
 namespace prefill::bench {
 
 /// A loop of independent multiply-accumulates on registers alone: 24
-/// accumulators, 12 where there are 16 registers.
+/// accumulators, 12 where there are 16 registers, 4 of the 8 tiles.
 struct ArithmeticLoop {
   void (*run)(int64_t repetitions);
   double flops; ///< of one repetition

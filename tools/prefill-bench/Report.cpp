@@ -130,6 +130,13 @@ std::string prefill::bench::toJson(const std::vector<Series> &all,
       row["first_seconds"] = rounded(1e-9 / medianPeak(series), 5);
       row["compile_seconds"] = rounded(*sample.compileSeconds, 4);
     }
+    if (sample.dotPeak) {
+      auto ratio = [](const Sample &s) {
+        return s.work / s.seconds / *s.dotPeak;
+      };
+      row["vdpbf16ps_ratio"] =
+          rounded(summarize(map(series.samples, ratio)).median, 5);
+    }
     row["cpu_share"] =
         rounded(summarize(map(series.samples,
                               [](const Sample &s) { return s.cpuShare; }))
@@ -143,6 +150,7 @@ std::string prefill::bench::toJson(const std::vector<Series> &all,
         row["onednn_ratio"] = rounded(against->median, 5);
         row["onednn_spread"] = rounded(against->spread, 3);
         row["onednn_version"] = MatmulPeer::version();
+        row["onednn_isa"] = MatmulPeer::isa();
       } else {
         row["onednn_ratio"] = nullptr;
         row["onednn_missing"] = series.peerNote;

@@ -181,6 +181,12 @@ std::vector<Row> prefill::bench::allRows() {
   return std::move(catalogue.rows);
 }
 
+void prefill::bench::forceIsa(std::vector<Row> &rows, const std::string &isa) {
+  for (Row &row : rows)
+    if (row.isa.empty())
+      row.isa = isa == "amx_bf16" && row.dtype != "bf16" ? "avx512_bf16" : isa;
+}
+
 std::vector<Row> prefill::bench::tunedRows(const std::string &section) {
   std::vector<Row> chosen;
   for (Row &row : allRows()) {

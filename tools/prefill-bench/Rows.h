@@ -23,7 +23,7 @@ struct Row {
   RowKind kind;
   const ModelShape *shape;
   std::string dtype;
-  std::string isa;            ///< forced; empty: the best that the host runs
+  std::string isa;            ///< forced; empty: the best of host and module
   std::string layout;         ///< of the KV cache
   int64_t tokens = 0;         ///< M of a GEMM, the length of a prompt
   Projection projection = {}; ///< of a GEMM
@@ -36,6 +36,10 @@ struct Row {
   /// several layouts of the cache, a module, and are interleaved.
   std::string group() const;
 };
+
+/// Forces what is not forced yet. A module of f32 or f16 has no code of
+/// amx_bf16: such rows get avx512_bf16, which is all that they could use of it.
+void forceIsa(std::vector<Row> &rows, const std::string &isa);
 
 /// Rows that would take long are onlyWhenNamed. Names are unique.
 std::vector<Row> allRows();

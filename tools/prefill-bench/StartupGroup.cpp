@@ -110,7 +110,8 @@ prefill::bench::createStartupGroup(const std::vector<Row> &rows,
   Result<std::string> path = store.compile(spec, &compileSeconds);
   if (!path)
     return path.takeError();
-  auto device = rt::Device::create("cpu", probe.threads());
+  auto device = rt::Device::create(
+      first.isa.empty() ? "cpu" : "cpu:" + first.isa, probe.threads());
   if (!device)
     return device.takeError();
   std::string checkpoint =

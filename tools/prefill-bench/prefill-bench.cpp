@@ -3,6 +3,8 @@
 #include "CudaRows.h"
 #include "CudaTune.h"
 #include "Interruption.h"
+#include "Machine.h"
+#include "MatmulPeer.h"
 #include "Measure.h"
 #include "MeasureMachine.h"
 #include "ModuleStore.h"
@@ -91,8 +93,7 @@ Result<void> checkDevice(const std::string &name) {
   if (name.starts_with("cpu:"))
     return Error{ErrorCode::invalidArgument,
                  "--device is " + quote(name) +
-                     ", expected cpu: rows like gemm-avx2/ force an "
-                     "instruction set"};
+                     ", expected cpu: --isa forces an instruction set"};
   return Error{ErrorCode::unsupported,
                "--device is " + quote(name) + ", expected cpu, cuda or cuda:N"};
 }
@@ -336,6 +337,11 @@ Result<void> execute(const Options &options) {
     rows = std::move(*chosen);
     if (options.list)
       return list(rows);
+    if (!options.isa.empty()) {
+      forceIsa(rows, options.isa);
+      if (*prefill::rt::parseIsaVariant(options.isa) < bestVariant())
+        MatmulPeer::limitIsa(options.isa);
+    }
   }
   auto file = openJson(options);
   if (!file)
