@@ -40,21 +40,24 @@ createTargetMachine(const CpuTarget &target, std::string &error) {
                       : llvm::CodeGenOptLevel::Less));
 }
 
-FailureOr<OwningOpRef<ModuleOp>> mlir::prefill::lowerToLLVM(ModuleOp kernels) {
+void mlir::prefill::loadDialectsOfObjects(MLIRContext &context) {
+  PassManager pm(&context, ModuleOp::getOperationName());
+  buildKernelToLLVMPipeline(pm);
+  DialectRegistry needed;
+  pm.getDependentDialects(needed);
+  context.appendDialectRegistry(needed);
+  for (StringRef name : needed.getDialectNames())
+    context.getOrLoadDialect(name);
+}
+
+FailureOr<llvm::SmallVector<char, 0>>
+mlir::prefill::compileObject(ModuleOp kernels, const CpuTarget &target) {
   OwningOpRef<ModuleOp> module(kernels.clone());
   PassManager pm(module->getContext(), ModuleOp::getOperationName());
   buildKernelToLLVMPipeline(pm);
   if (failed(pm.run(*module)) || failed(addKernelEntries(*module)))
     return failure();
-  return module;
-}
-
-FailureOr<llvm::SmallVector<char, 0>>
-mlir::prefill::compileObject(ModuleOp kernels, const CpuTarget &target) {
-  FailureOr<OwningOpRef<ModuleOp>> module = lowerToLLVM(kernels);
-  if (failed(module))
-    return failure();
-  return emitObject(**module, target);
+  return emitObject(*module, target);
 }
 
 FailureOr<llvm::SmallVector<char, 0>>

@@ -11,7 +11,6 @@
 #define PREFILL_TARGET_CPU_COMPILEOBJECT_H
 
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/OwningOpRef.h"
 #include "llvm/ADT/SmallVector.h"
 #include <string>
 
@@ -33,9 +32,9 @@ void buildKernelToLLVMPipeline(OpPassManager &pm);
 /// body is renamed to NAME.body and becomes internal.
 LogicalResult addKernelEntries(ModuleOp module);
 
-/// A copy of `kernels` in the LLVM dialect, with the entries: what emitObject
-/// takes. Emits an error on failure.
-FailureOr<OwningOpRef<ModuleOp>> lowerToLLVM(ModuleOp kernels);
+/// Loads the dialects that compileObject needs. With all of them loaded,
+/// several modules of a context may be compiled at the same time.
+void loadDialectsOfObjects(MLIRContext &context);
 
 /// Lowers a copy of `kernels` and returns the relocatable object. Emits an
 /// error on failure.
@@ -43,7 +42,7 @@ FailureOr<llvm::SmallVector<char, 0>> compileObject(ModuleOp kernels,
                                                     const CpuTarget &target);
 
 /// The relocatable object of a module in the LLVM dialect. Emits an error on
-/// failure. Modules of one context may be emitted at the same time.
+/// failure.
 FailureOr<llvm::SmallVector<char, 0>> emitObject(ModuleOp kernels,
                                                  const CpuTarget &target);
 
