@@ -9,12 +9,22 @@ bool prefill::isPlanStep(Operation *op) {
   return !isa<GetWeightOp>(op) && !op->hasTrait<OpTrait::IsTerminator>();
 }
 
-int64_t prefill::bytesPerRow(RankedTensorType type) {
-  return type.getDimSize(1) * (type.getElementTypeBitWidth() / 8);
+int64_t prefill::rowPitch(ShapedType type, bool padRows) {
+  constexpr int64_t pageBytes = 4096, lineBytes = 64;
+  int64_t elements = type.getDimSize(1);
+  int64_t bytes = type.getElementTypeBitWidth() / 8;
+  if (!padRows || !type.getElementType().isBF16() ||
+      elements * bytes % pageBytes != 0)
+    return elements;
+  return elements + lineBytes / bytes;
+}
+
+int64_t prefill::bytesPerRow(RankedTensorType type, bool padRows) {
+  return rowPitch(type, padRows) * (type.getElementTypeBitWidth() / 8);
 }
 
 SmallVector<ActivationBuffer>
-prefill::collectActivationBuffers(func::FuncOp function) {
+prefill::collectActivationBuffers(func::FuncOp function, bool padRows) {
   SmallVector<ActivationBuffer> buffers;
   if (function.isExternal())
     return buffers;
@@ -31,7 +41,7 @@ prefill::collectActivationBuffers(func::FuncOp function) {
       if (!type)
         continue;
       ActivationBuffer buffer{result, domains.get(result), {}};
-      buffer.life.bytes = bytesPerRow(type);
+      buffer.life.bytes = bytesPerRow(type, padRows);
       buffer.life.first = buffer.life.last = steps[&op];
       // A use inside a region is one of the op that holds it.
       for (Operation *user : result.getUsers())

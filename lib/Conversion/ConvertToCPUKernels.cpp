@@ -46,7 +46,7 @@ struct ConvertToCPUKernelsPass
         kernels.push_back(function);
     // Every kernel is tried, so that all refusals are known.
     for (func::FuncOp tiled : kernels) {
-      FailureOr<KernelABI> abi = KernelABI::create(tiled);
+      FailureOr<KernelABI> abi = KernelABI::create(tiled, padRows);
       if (failed(abi)) {
         signalPassFailure();
         continue;

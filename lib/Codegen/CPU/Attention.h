@@ -35,6 +35,8 @@ struct AttentionKernelShape {
   AttentionShape mask;
   /// Factor from q k^T to base-2 logits.
   double scoreScale;
+  /// Elements from one row of query and output to the next.
+  int64_t queryPitch = 0, outPitch = 0;
   /// The cache's pages are panels already: the microkernel reads them in place.
   bool isPacked = false;
 

@@ -25,7 +25,8 @@ static constexpr int64_t kQueryTiles = 4;
 
 bool prefill::attentionUsesAmx(const CpuIsa &isa,
                                const AttentionKernelShape &shape) {
-  return isa.hasTiles && shape.elementType.isBF16() && shape.depth() % kAmxK == 0;
+  return isa.hasTiles && shape.elementType.isBF16() &&
+         shape.depth() % kAmxK == 0;
 }
 
 namespace {

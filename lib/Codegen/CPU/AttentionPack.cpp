@@ -171,8 +171,7 @@ void prefill::packQuery(AttentionContext &context, const AttentionRows &rows,
   int64_t width = context.isa.lanes * shape.kPackSize();
   Value count = b.sub(rows.rowEnd, rows.rowBegin);
   b.forLoop(b.index(0), count, 1, [&](Value row) {
-    Value source =
-        b.mul(b.add(rows.batchRow, row), shape.numHeads() * shape.headDimQk);
+    Value source = b.mul(b.add(rows.batchRow, row), shape.queryPitch);
     source = b.add(source, b.mul(rows.kvHead, shape.group * shape.headDimQk));
     b.forLoop(b.index(0), b.index(shape.group), 1, [&](Value head) {
       Value from = b.add(source, b.mul(head, shape.headDimQk));

@@ -214,13 +214,12 @@ void prefill::emitMaterialized(AttentionContext &context,
       // [num_q_heads, M_pad, max_kv]
       Value scoreRow = b.mul(
           b.add(b.mul(head, context.abi.batch().rows), batchRow), scores.maxKv);
-      auto channel = [&](Value ofRow, int64_t headDim) {
-        return b.add(b.mul(ofRow, shape.numHeads() * headDim),
-                     b.mul(head, headDim));
+      auto channel = [&](Value ofRow, int64_t pitch, int64_t headDim) {
+        return b.add(b.mul(ofRow, pitch), b.mul(head, headDim));
       };
       PlainRowEmitter(context, rows, cache, scores.buffer, scoreRow, visible)
-          .emit(query, channel(batchRow, shape.headDimQk), out,
-                channel(outRow, shape.headDimV));
+          .emit(query, channel(batchRow, shape.queryPitch, shape.headDimQk),
+                out, channel(outRow, shape.outPitch, shape.headDimV));
     });
   });
 }

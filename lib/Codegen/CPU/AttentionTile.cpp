@@ -278,7 +278,7 @@ void prefill::storeRows(AttentionContext &context, const AttentionRows &rows,
   const AttentionKernelShape &shape = context.shape;
   int64_t lanes = context.isa.lanes;
   forEachStoredRow(b, context.abi.batch(), rows, [&](Value row, Value outRow) {
-    Value target = b.mul(outRow, shape.numHeads() * shape.headDimV);
+    Value target = b.mul(outRow, shape.outPitch);
     target = b.add(target, b.mul(rows.kvHead, shape.group * shape.headDimV));
     b.forLoop(b.index(0), b.index(shape.group), 1, [&](Value head) {
       Value state = b.add(b.mul(row, shape.group), head);

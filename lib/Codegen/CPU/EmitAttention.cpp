@@ -229,6 +229,15 @@ private:
 
 } // namespace
 
+/// The argument that takes the output's rows.
+static Value outOf(func::FuncOp tiled, MaterializedAttentionOp plain) {
+  if (plain)
+    return plain.getOut();
+  Value out;
+  tiled.walk([&](AttentionNormalizeOp op) { out = op.getOut(); });
+  return out;
+}
+
 LogicalResult prefill::emitAttentionKernel(KernelABI &abi, const CpuIsa &isa,
                                            func::FuncOp tiled) {
   OnlineAttentionOp online;
@@ -256,6 +265,9 @@ LogicalResult prefill::emitAttentionKernel(KernelABI &abi, const CpuIsa &isa,
   shape->isPacked =
       (online ? online.getCache() : plain.getCache()).getType().getLayout() ==
       KVLayout::PagedVNNI;
+  Value query = online ? online.getQuery() : plain.getQuery();
+  shape->queryPitch = abi.rowPitch(query);
+  shape->outPitch = abi.rowPitch(outOf(tiled, plain));
   if (shape->blockKv % kPanelN != 0)
     return online.emitOpError("has block_kv = ")
            << shape->blockKv << "; target cpu expects a multiple of "

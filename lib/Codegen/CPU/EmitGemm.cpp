@@ -146,6 +146,7 @@ public:
   }
 
 private:
+  int64_t inputPitch() { return abi.rowPitch(gemm.getInput()); }
   /// What chunks are cut in.
   int64_t rowUnit() const {
     return std::min(shape.usesAmx ? kAmxRows : isa.microRows, shape.blockM);
@@ -189,7 +190,7 @@ private:
     if (shape.panels % shape.panelsPerTile() != 0)
       count = b.min(count, b.sub(b.index(shape.panels), firstPanel));
     if (amxRows)
-      amxRows->begin(abi.flat(gemm.getInput()), firstRow, rows);
+      amxRows->begin(abi.flat(gemm.getInput()), inputPitch(), firstRow, rows);
     int64_t fewRows = amxRows ? kAmxRows : isa.microRows;
     b.ifThenElse(
         b.compare(arith::CmpIPredicate::sle, rows, b.index(fewRows)),
@@ -208,6 +209,7 @@ private:
     tile.elementType = shape.elementType;
     tile.k = shape.k;
     tile.input = abi.flat(gemm.getInput());
+    tile.inputPitch = inputPitch();
     tile.firstRow = firstRow;
     tile.rows = rows;
     tile.weight = abi.flat(gemm.getWeight());
@@ -342,13 +344,13 @@ private:
         vector::CreateMaskOp::create(b, VectorType::get({lanes}, b.getI1Type()),
                                      ValueRange{b.sub(count, whole)});
     b.forLoop(b.index(0), rows, 1, [&](Value row) {
-      Value from = b.add(b.mul(b.add(firstRow, row), shape.k), firstK);
+      Value from = b.add(b.mul(b.add(firstRow, row), inputPitch()), firstK);
       Value to = b.mul(row, stagePitch);
       b.forLoop(b.index(0), whole, lanes, [&](Value k) {
         // Short runs of each row are read: the hardware's prefetcher has no
         // time to see them coming. Prefetches past the last row do no harm.
         memref::PrefetchOp::create(
-            b, input, ValueRange{b.add(b.add(from, k), 2 * shape.k)},
+            b, input, ValueRange{b.add(b.add(from, k), 2 * inputPitch())},
             /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
         storeColumns(b, isa, loadColumns(b, input, b.add(from, k), lanes),
                      stage, b.add(to, k));
@@ -425,9 +427,9 @@ private:
     Value firstK = b.mul(firstStep, shape.kPackSize());
     for (int64_t r = 0; r < microRows; ++r)
       operands.aRowOffsets.push_back(
-          stage
-              ? b.mul(b.add(row, r), stagePitch)
-              : b.add(b.mul(b.add(b.add(firstRow, row), r), shape.k), firstK));
+          stage ? b.mul(b.add(row, r), stagePitch)
+                : b.add(b.mul(b.add(b.add(firstRow, row), r), inputPitch()),
+                        firstK));
     panel = b.add(panel, b.mul(firstStep, operands.bStepStride));
     // Each tile asks for its share of what is multiplied next. All of it within
     // one tile's time would be more than memory delivers.

@@ -13,9 +13,11 @@ static constexpr int64_t kStepElements = kPanelN * kPair;
 static constexpr int64_t kLineElements = kCacheLineBytes / 2;
 static constexpr int64_t kStepsOfTile = kAmxK / kPair;
 static constexpr int64_t kColumnTiles = kPanelN / kAmxColumns;
-/// Lines of the next panel that a step of microkernels asks for: all of it when
-/// four or more share it, and what a panel of few rows needs.
-static constexpr int64_t kPrefetches = 8;
+/// Lines of the next panel that a step asks for: all of it where 256 rows share
+/// it, and at most so many where fewer do; the processor's own prefetcher sees
+/// to the rest.
+static constexpr int64_t kPrefetches = 4, kMostPrefetches = 8;
+/// Lines of a step: what few rows ask for.
 static constexpr int64_t kFewRowsPrefetches =
     kStepsOfTile * kStepElements / kLineElements;
 
@@ -28,15 +30,17 @@ GemmAmxRows::GemmAmxRows(KernelBuilder &b, KernelABI &abi, int64_t k)
   tail = abi.allocateScratch(b.getBF16Type(), kAmxRows * tailPitch);
 }
 
-void GemmAmxRows::begin(Value input, Value firstRow, Value rows) {
+void GemmAmxRows::begin(Value input, int64_t inputPitch, Value firstRow,
+                        Value rows) {
   this->input = input;
+  this->inputPitch = inputPitch;
   this->firstRow = firstRow;
   this->rows = rows;
   Value rest = b.remainder(rows, kAmxRows);
   Value first = b.sub(b.add(firstRow, rows), rest);
   auto type = VectorType::get({kAmxK}, b.getBF16Type());
   b.forLoop(b.index(0), rest, 1, [&](Value row) {
-    Value from = b.mul(b.add(first, row), k);
+    Value from = b.mul(b.add(first, row), inputPitch);
     Value to = b.mul(row, tailPitch);
     b.forLoop(b.index(0), b.index(k), kAmxK, [&](Value at) {
       Value values = vector::LoadOp::create(b, type, input, b.add(from, at));
@@ -48,21 +52,21 @@ void GemmAmxRows::begin(Value input, Value firstRow, Value rows) {
 void GemmAmxRows::emitPanel(const Panel &panel) {
   auto inPlace = [&](Value row) {
     Value firstK = b.mul(panel.firstStep, kPair);
-    return Left{input, b.add(b.mul(b.add(firstRow, row), k), firstK),
-                b.index(k)};
+    return Left{input, b.add(b.mul(b.add(firstRow, row), inputPitch), firstK),
+                b.index(inputPitch)};
   };
   constexpr int64_t tall = 2 * kAmxRows;
   Value rest = b.remainder(rows, tall);
   Value end = b.sub(rows, rest);
   b.forLoop(b.index(0), end, tall, [&](Value row) {
-    emitTiles(panel, row, 2, inPlace(row), kPrefetches);
+    emitTiles(panel, row, 2, inPlace(row), kMostPrefetches);
   });
   b.ifThen(b.compare(arith::CmpIPredicate::uge, rest, b.index(kAmxRows)),
-           [&] { emitTiles(panel, end, 1, inPlace(end), kPrefetches); });
+           [&] { emitTiles(panel, end, 1, inPlace(end), kMostPrefetches); });
   Value tailRows = b.remainder(rest, kAmxRows);
   b.ifThen(b.compare(arith::CmpIPredicate::ne, tailRows, b.index(0)), [&] {
     Left left{tail, b.mul(panel.firstStep, kPair), b.index(tailPitch)};
-    emitTiles(panel, b.sub(rows, tailRows), 1, left, kPrefetches);
+    emitTiles(panel, b.sub(rows, tailRows), 1, left, kMostPrefetches);
   });
 }
 
@@ -73,7 +77,8 @@ void GemmAmxRows::emitPanelOfFewRows(const Panel &panel) {
     emitTiles(panel, b.index(0), 1, left, kFewRowsPrefetches);
   };
   b.ifThenElse(
-      whole, [&] { emit({input, b.mul(firstRow, k), b.index(k)}); },
+      whole,
+      [&] { emit({input, b.mul(firstRow, inputPitch), b.index(inputPitch)}); },
       [&] { emit({tail, b.index(0), b.index(tailPitch)}); });
 }
 
@@ -126,10 +131,16 @@ SmallVector<Value> GemmAmxRows::multiply(const Panel &panel, Left left,
       [&](Value step, ValueRange carried) -> SmallVector<Value> {
         SmallVector<Value> results(carried);
         Value line = b.add(next, b.mul(b.mul(step, lines), kLineElements));
-        for (int64_t i = 0; i < prefetches; ++i)
-          memref::PrefetchOp::create(
-              b, panel.weight, ValueRange{b.add(line, i * kLineElements)},
-              /*isWrite=*/false, /*localityHint=*/2, /*isDataCache=*/true);
+        auto prefetch = [&](int64_t from, int64_t to) {
+          for (int64_t i = from; i < to; ++i)
+            memref::PrefetchOp::create(
+                b, panel.weight, ValueRange{b.add(line, i * kLineElements)},
+                /*isWrite=*/false, /*localityHint=*/2, /*isDataCache=*/true);
+        };
+        prefetch(0, kPrefetches);
+        b.ifThen(
+            b.compare(arith::CmpIPredicate::ugt, lines, b.index(kPrefetches)),
+            [&] { prefetch(kPrefetches, prefetches); });
         Value at = b.add(left.offset, b.mul(step, kAmxK));
         Value from =
             b.add(panel.start, b.mul(step, kStepsOfTile * kStepElements));

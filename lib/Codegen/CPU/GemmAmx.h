@@ -29,9 +29,9 @@ public:
   /// Allocates the copy of the last rows.
   GemmAmxRows(KernelBuilder &b, KernelABI &abi, int64_t k);
 
-  /// Rows [firstRow, firstRow + rows) of the flat input. Copies what does not
-  /// fill a tile.
-  void begin(Value input, Value firstRow, Value rows);
+  /// Rows [firstRow, firstRow + rows) of the flat input, `inputPitch` elements
+  /// apart. Copies what does not fill a tile.
+  void begin(Value input, int64_t inputPitch, Value firstRow, Value rows);
 
   struct Panel {
     /// Flat packed weight, and where the pass's part of the panel begins.
@@ -62,7 +62,7 @@ private:
                               int64_t prefetches);
 
   KernelBuilder &b;
-  int64_t k, tailPitch;
+  int64_t k, tailPitch, inputPitch = 0;
   Value tail; // bf16 [kAmxRows, tailPitch]
   Value input, firstRow, rows;
 };

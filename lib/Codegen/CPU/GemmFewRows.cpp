@@ -47,7 +47,7 @@ public:
 
 private:
   void stageRow(Value row) {
-    Value from = b.mul(b.add(tile.firstRow, row), tile.k);
+    Value from = b.mul(b.add(tile.firstRow, row), tile.inputPitch);
     Value to = b.mul(row, stagePitch);
     int64_t width =
         converts ? isa.lanes : isa.lanes * sizeof(float) / elementBytes;

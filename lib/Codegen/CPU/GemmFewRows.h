@@ -21,6 +21,7 @@ struct FewRowsTile {
   /// Rows [firstRow, firstRow + rows) of the flat input; 1 <= rows <=
   /// isa.microRows.
   Value input, firstRow, rows;
+  int64_t inputPitch; ///< elements from one row to the next
   /// Flat packed weight of `weightElements`, in panels of `panelElements`.
   Value weight;
   int64_t weightElements, panelElements;

@@ -1,6 +1,7 @@
 //===- KernelABI.cpp - what a CPU kernel is called with -------------------===//
 #include "prefill/Codegen/CPU/KernelABI.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "prefill/Analysis/ActivationBuffers.h"
 #include "prefill/Codegen/Common/TiledBody.h"
 
 using namespace mlir;
@@ -96,6 +97,16 @@ struct Views {
                                              pointer, b.getIndexAttr(0), sizes,
                                              strides);
   }
+  /// Rows of a matrix `pitch` elements apart.
+  Value pitched(Value pointer, ArrayRef<OpFoldResult> sizes,
+                ArrayRef<int64_t> shape, int64_t pitch) {
+    Type element = cast<MemRefType>(pointer.getType()).getElementType();
+    auto layout = StridedLayoutAttr::get(b.getContext(), 0, {pitch, 1});
+    SmallVector<OpFoldResult> strides{b.getIndexAttr(pitch), b.getIndexAttr(1)};
+    return memref::ReinterpretCastOp::create(
+        b, MemRefType::get(shape, element, layout), pointer, b.getIndexAttr(0),
+        sizes, strides);
+  }
   Value flat(Value pointer, Value size) {
     return strided(pointer, {OpFoldResult(size)}, {ShapedType::kDynamic});
   }
@@ -106,7 +117,7 @@ struct Views {
 
 } // namespace
 
-FailureOr<KernelABI> KernelABI::create(func::FuncOp tiled) {
+FailureOr<KernelABI> KernelABI::create(func::FuncOp tiled, bool padRows) {
   struct Argument {
     Value original;
     size_t first;
@@ -243,8 +254,13 @@ FailureOr<KernelABI> KernelABI::create(func::FuncOp tiled) {
       rowElements *= size;
       sizes.push_back(b.getIndexAttr(size));
     }
-    abi.views[original] = views.strided(pointer, sizes, shape);
-    abi.flats[original] = views.flat(pointer, b.mul(rows, rowElements));
+    int64_t pitch =
+        shape.size() == 2 ? prefill::rowPitch(shaped, padRows) : rowElements;
+    abi.pitches[original] = pitch;
+    abi.views[original] = pitch == rowElements
+                              ? views.strided(pointer, sizes, shape)
+                              : views.pitched(pointer, sizes, shape, pitch);
+    abi.flats[original] = views.flat(pointer, b.mul(rows, pitch));
   }
   abi.workgroupBegin = views.raw(tail);
   abi.workgroupEnd = views.raw(tail + 1);

@@ -70,7 +70,9 @@ public:
   /// Creates the function behind `tiled`, under a temporary name, with a body
   /// that holds the views and `return`. Fails with a diagnostic on an argument
   /// that has no flattening. `finish` replaces the tiled function by it.
-  static FailureOr<KernelABI> create(func::FuncOp tiled);
+  /// `padRows`: rows of activations lie as `rowPitch` (ActivationBuffers.h)
+  /// says.
+  static FailureOr<KernelABI> create(func::FuncOp tiled, bool padRows = false);
 
   func::FuncOp getFunction() const { return function; }
   /// A builder in front of the kernel's `return`.
@@ -82,6 +84,8 @@ public:
   Value view(Value argument) const { return views.lookup(argument); }
   /// The same, rank 1.
   Value flat(Value argument) const { return flats.lookup(argument); }
+  /// Elements from one row to the next of an argument with `rowsOf`.
+  int64_t rowPitch(Value argument) const { return pitches.lookup(argument); }
   /// Row count of a tensor or memref argument whose first size is dynamic.
   Value rowsOf(Value argument) const { return rowCounts.lookup(argument); }
   CacheView cache(Value argument) const { return caches.lookup(argument); }
@@ -107,6 +111,7 @@ private:
   func::FuncOp function;
   BatchView batchView;
   DenseMap<Value, Value> views, flats, rowCounts;
+  DenseMap<Value, int64_t> pitches;
   DenseMap<Value, CacheView> caches;
   DenseMap<Value, ScoreView> scores;
   Value scratch, zero;

@@ -70,7 +70,8 @@ private:
           << getArgument() << ": the module has no function @" << kEntryName;
       return signalPassFailure();
     }
-    SmallVector<ActivationBuffer> buffers = collectActivationBuffers(function);
+    SmallVector<ActivationBuffer> buffers =
+        collectActivationBuffers(function, padRows);
     for (const ActivationBuffer &buffer : buffers) {
       auto type = cast<RankedTensorType>(buffer.value.getType());
       if (type.getRank() != 2 || type.isDynamicDim(1)) {

@@ -80,7 +80,8 @@ static LogicalResult verifyBuffers(Operation *op, const RowDomains &domains) {
              << type;
     if (buffer.getBufferClass() != BufferClass::Activation ||
         buffer.getDomain() != domains.get(result) ||
-        buffer.getRowBytes() != bytesPerRow(type) ||
+        (buffer.getRowBytes() != bytesPerRow(type) &&
+         buffer.getRowBytes() != bytesPerRow(type, /*padRows=*/true)) ||
         buffer.getRowOffset() < 0 ||
         buffer.getRowOffset() % kBufferAlignment != 0)
       return emitError(op->getLoc())

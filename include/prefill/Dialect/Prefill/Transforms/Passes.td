@@ -358,7 +358,8 @@ def PlanMemoryPass : Prefill_FoldPass<"prefill-plan-memory"> {
     row of each domain), `prefill.weights_bytes` and `prefill.kv_cache_bytes_per_token`; a remark states the prediction.
   }];
   let options = [
-    Option<"reuse", "reuse", "bool", "true", "Let tensors whose lives do not meet share memory">
+    Option<"reuse", "reuse", "bool", "true", "Let tensors whose lives do not meet share memory">,
+    Option<"padRows", "pad-rows", "bool", "false", "Keep bf16 rows of a multiple of 4 KiB a line apart, as kernels of a CPU with pad-rows expect">
   ];
   let statistics = [
     Statistic<"numBuffers", "num-buffers", "Number of tensors placed">,
