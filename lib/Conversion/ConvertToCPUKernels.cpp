@@ -44,6 +44,7 @@ struct ConvertToCPUKernelsPass
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (function->hasAttr(kKernelAttr))
         kernels.push_back(function);
+    bool padRows = getOperation()->hasAttr(kPadRowsAttr);
     // Every kernel is tried, so that all refusals are known.
     for (func::FuncOp tiled : kernels) {
       FailureOr<KernelABI> abi = KernelABI::create(tiled, padRows);

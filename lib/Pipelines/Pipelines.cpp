@@ -131,11 +131,11 @@ std::string requiredOptions(const Step &step, const CompileOptions &options) {
            std::to_string(options.tuning.cpu.attentionBlockQ) +
            " attention-block-kv=" +
            std::to_string(options.tuning.cpu.attentionBlockKv);
-  // The plan and its kernels agree on where rows lie.
+  // Kernels find it in the module (prefill.pad_rows).
   if (flag == "prefill-plan-memory" && !options.target.isCuda())
     return "pad-rows=true";
   if (flag == "prefill-convert-to-cpu-kernels")
-    return "pad-rows=true isa=" + options.isa;
+    return "isa=" + options.isa;
   if (flag == "prefill-convert-to-cuda-kernels")
     return "chip=" + options.target.chip;
   return "";

@@ -37,7 +37,8 @@ def TilePass : Pass<"prefill-tile", "::mlir::ModuleOp"> {
 def ConvertToCPUKernelsPass : Pass<"prefill-convert-to-cpu-kernels", "::mlir::ModuleOp"> {
   let summary = "emits every tiled kernel for one x86-64 variant: flattened arguments, vectors of its width";
   let description = [{
-    The order of the flattened arguments is in Codegen/CPU/KernelABI.h.
+    The order of the flattened arguments is in Codegen/CPU/KernelABI.h. Where rows of activations lie, the module's
+    `prefill.pad_rows` says, which prefill-plan-memory sets.
 
     ```mlir
     // before
@@ -47,10 +48,7 @@ def ConvertToCPUKernelsPass : Pass<"prefill-convert-to-cpu-kernels", "::mlir::Mo
         attributes {prefill.scratch_bytes = 24576 : i64} { scf.for ... vector.fma ... }
     ```
   }];
-  let options = [
-    Option<"isa", "isa", "std::string", "\"avx2\"", "avx2, avx512, avx512_bf16 or amx_bf16">,
-    Option<"padRows", "pad-rows", "bool", "false", "Rows of activations lie as prefill-plan-memory with pad-rows plans them">
-  ];
+  let options = [Option<"isa", "isa", "std::string", "\"avx2\"", "avx2, avx512, avx512_bf16 or amx_bf16">];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect", "::mlir::vector::VectorDialect",
     "::mlir::math::MathDialect", "::mlir::x86vector::X86VectorDialect", "::mlir::LLVM::LLVMDialect"

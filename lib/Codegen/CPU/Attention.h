@@ -67,10 +67,10 @@ struct AttentionScratch {
   // [block_kv / 32] of each page's head
   Value keyOffsets;
   // Of one microkernel's rows, 8 or 16 (AMX):
-  Value scores;        // f32 [8, block_kv]
-  Value probabilities; // T [8, block_kv]; the scores' own place for f32
-  Value shift;         // f32 [8]: row_max, 0 for a row without a key so far
-  Value rescale;       // f32 [8]: factor of accumulator and sum
+  Value scores;        // f32 [rows, block_kv]
+  Value probabilities; // T [rows, block_kv]; the scores' own place for f32
+  Value shift;         // f32 [rows]: row_max, 0 for a row without a key so far
+  Value rescale;       // f32 [rows]: factor of accumulator and sum
   Value largest;       // f32 [16, 16]: a row's largest score by lane (AMX)
 
   static AttentionScratch allocate(KernelBuilder &b, KernelABI &abi,

@@ -5,9 +5,13 @@
 // Accumulators are not within reach of vector instructions, so the scores pass
 // through scratch once more than with vectors: for their maxima and masks.
 //
+// A panel of values is multiplied whole, with zeros for keys that a row does
+// not see, so values in the cache have to be finite.
+//
 //===----------------------------------------------------------------------===//
 #include "AmxTiles.h"
 #include "AttentionRowTile.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -76,10 +80,26 @@ private:
                                           c * kAmxColumns * 2),
                          b.index(kStepElements)));
       }
+      if (shape.isPacked)
+        prefetchNextPage(keys, panel, shape.depth());
       for (int64_t c = 0; c < kPanelTiles; ++c)
         tiles.store(sums[c], scratch.scores,
                     b.add(b.mul(panel, kPanelN), c * kAmxColumns),
                     b.index(shape.blockKv));
+    });
+  }
+
+  /// Short queries are as fast as memory; with more rows a page is in the cache
+  /// when it is needed again. A channel of a page's 32 tokens is a line.
+  void prefetchNextPage(Value memref, Value panel, int64_t channels) {
+    b.ifThen(b.compare(arith::CmpIPredicate::ult, rows, b.index(count)), [&] {
+      Value next = pageOffset(b.add(panel, 1));
+      b.forLoop(
+          b.index(0), b.index(channels * kPanelN), kPanelN, [&](Value at) {
+            memref::PrefetchOp::create(b, memref, ValueRange{b.add(next, at)},
+                                       /*isWrite=*/false, /*localityHint=*/2,
+                                       /*isDataCache=*/true);
+          });
     });
   }
 
@@ -149,6 +169,10 @@ private:
     Value factors = loadVector(b, scratch.rescale, b.index(0), count);
     Value changes = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, factors,
                                           b.splatF32(1.0, count));
+    changes = arith::AndIOp::create(
+        b, changes,
+        vector::CreateMaskOp::create(b, cast<VectorType>(changes.getType()),
+                                     ValueRange{rows}));
     Value bits = vector::ExtractOp::create(
         b,
         vector::BitCastOp::create(b, VectorType::get({1}, b.getI16Type()),
@@ -198,6 +222,8 @@ private:
                   b.index(kStepElements));
               next[t] = tiles.multiplyAdd(next[t], left, right);
             }
+            if (shape.isPacked && first == 0 && values == block.cache.value)
+              prefetchNextPage(values, panel, shape.columns());
             return next;
           });
     });

@@ -15,6 +15,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "prefill/Codegen/CPU/EmitKernels.h"
 #include "prefill/Codegen/CPU/Microkernel.h"
+#include "prefill/Codegen/CPU/TileTable.h"
 #include "prefill/Codegen/Common/PackedWeights.h"
 
 using namespace mlir;
@@ -35,7 +36,7 @@ struct GemmShape {
   /// k of one pass; a multiple of k_pack unless it is all of K.
   int64_t blockK;
   Type elementType;
-  bool usesAmx; // AMX
+  bool usesAmx = false;
 
   int64_t panelsPerGroup() const { return llvm::divideCeil(groupN, kPanelN); }
   int64_t panelsPerTile() const {
@@ -99,7 +100,8 @@ FailureOr<GemmShape> shapeOf(GemmOp gemm, const CpuIsa &isa) {
           std::min(shape.k, stagedBlockK(blockK.getInt(), shape.elementType));
   shape.usesAmx = gemmUsesAmx(isa, shape.elementType, shape.k);
   if (shape.usesAmx)
-    shape.blockK = std::min(shape.blockK, kGemmAmxBlockK);
+    shape.blockK = std::clamp<int64_t>(llvm::alignDown(shape.blockK, kAmxK),
+                                       kAmxK, kAmxBlockK);
   if (weight.getRank() != 4)
     return gemm.emitOpError("has a weight of type ")
            << weight << "; expected a packed one (run prefill-pack-weights)";
@@ -246,7 +248,8 @@ private:
   void emitPanels(Value firstPanel, Value count, bool fewRows = false) {
     b.forLoop(b.index(0), count, 1, [&](Value q) {
       Value panel = b.mul(b.add(firstPanel, q), shape.panelElements());
-      nextPanel = distanceToNext(firstPanel, count, q);
+      nextPanel =
+          distanceToNext(firstPanel, count, q, fewRows || shape.onePass());
       if (amxRows)
         emitAmxPanel(panel, columnOf(q), fewRows);
       else
@@ -280,7 +283,7 @@ private:
   /// next panel, the first one's k of the next pass, the next workgroup's first
   /// panel. That one has the same tile and the group's next chunk of rows, then
   /// the next tile (TileGemm). 0 where nothing follows.
-  Value distanceToNext(Value firstPanel, Value count, Value q) {
+  Value distanceToNext(Value firstPanel, Value count, Value q, bool onlyPass) {
     auto select = [&](Value condition, Value yes, Value no) -> Value {
       return arith::SelectOp::create(b, condition, yes, no);
     };
@@ -300,7 +303,7 @@ private:
                select(below(b.add(firstRow, rows), abi.rowsOf(gemm.getInput())),
                       back(toWeight), b.index(0)));
     Value distance = select(endsGroup, toNextTile, back(toFirst));
-    if (!shape.onePass()) {
+    if (!onlyPass) {
       Value toPass = b.sub(b.index(shape.blockSteps() * stepStride), toFirst);
       distance = select(
           below(b.add(firstStep, shape.blockSteps()), b.index(shape.steps())),

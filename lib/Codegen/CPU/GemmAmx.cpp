@@ -17,8 +17,8 @@ static constexpr int64_t kColumnTiles = kPanelN / kAmxColumns;
 /// it, and at most so many where fewer do; the processor's own prefetcher sees
 /// to the rest.
 static constexpr int64_t kPrefetches = 4, kMostPrefetches = 8;
-/// Lines of a step: what few rows ask for.
-static constexpr int64_t kFewRowsPrefetches =
+/// Lines of the weight that a step reads; a single microkernel asks for all.
+static constexpr int64_t kLinesOfStep =
     kStepsOfTile * kStepElements / kLineElements;
 
 bool prefill::gemmUsesAmx(const CpuIsa &isa, Type elementType, int64_t k) {
@@ -26,8 +26,8 @@ bool prefill::gemmUsesAmx(const CpuIsa &isa, Type elementType, int64_t k) {
 }
 
 GemmAmxRows::GemmAmxRows(KernelBuilder &b, KernelABI &abi, int64_t k)
-    : b(b), k(k), tailPitch(k + kLineElements) {
-  tail = abi.allocateScratch(b.getBF16Type(), kAmxRows * tailPitch);
+    : b(b), k(k) {
+  tail = abi.allocateScratch(b.getBF16Type(), kAmxRows * k);
 }
 
 void GemmAmxRows::begin(Value input, int64_t inputPitch, Value firstRow,
@@ -41,32 +41,38 @@ void GemmAmxRows::begin(Value input, int64_t inputPitch, Value firstRow,
   auto type = VectorType::get({kAmxK}, b.getBF16Type());
   b.forLoop(b.index(0), rest, 1, [&](Value row) {
     Value from = b.mul(b.add(first, row), inputPitch);
-    Value to = b.mul(row, tailPitch);
+    Value to = b.mul(row, kAmxK);
     b.forLoop(b.index(0), b.index(k), kAmxK, [&](Value at) {
       Value values = vector::LoadOp::create(b, type, input, b.add(from, at));
-      vector::StoreOp::create(b, values, tail, b.add(to, at));
+      vector::StoreOp::create(b, values, tail, b.add(to, b.mul(at, kAmxRows)));
     });
   });
 }
 
+GemmAmxRows::Left GemmAmxRows::inPlace(const Panel &panel, Value row) {
+  Value firstK = b.mul(panel.firstStep, kPair);
+  return {input, b.add(b.mul(b.add(firstRow, row), inputPitch), firstK),
+          inputPitch, kAmxK};
+}
+
+GemmAmxRows::Left GemmAmxRows::inTail(const Panel &panel) {
+  return {tail, b.mul(panel.firstStep, kPair * kAmxRows), kAmxK,
+          kAmxRows * kAmxK};
+}
+
 void GemmAmxRows::emitPanel(const Panel &panel) {
-  auto inPlace = [&](Value row) {
-    Value firstK = b.mul(panel.firstStep, kPair);
-    return Left{input, b.add(b.mul(b.add(firstRow, row), inputPitch), firstK),
-                b.index(inputPitch)};
-  };
   constexpr int64_t tall = 2 * kAmxRows;
   Value rest = b.remainder(rows, tall);
   Value end = b.sub(rows, rest);
   b.forLoop(b.index(0), end, tall, [&](Value row) {
-    emitTiles(panel, row, 2, inPlace(row), kMostPrefetches);
+    emitTiles(panel, row, 2, inPlace(panel, row), kMostPrefetches);
   });
-  b.ifThen(b.compare(arith::CmpIPredicate::uge, rest, b.index(kAmxRows)),
-           [&] { emitTiles(panel, end, 1, inPlace(end), kMostPrefetches); });
+  b.ifThen(b.compare(arith::CmpIPredicate::uge, rest, b.index(kAmxRows)), [&] {
+    emitTiles(panel, end, 1, inPlace(panel, end), kMostPrefetches);
+  });
   Value tailRows = b.remainder(rest, kAmxRows);
   b.ifThen(b.compare(arith::CmpIPredicate::ne, tailRows, b.index(0)), [&] {
-    Left left{tail, b.mul(panel.firstStep, kPair), b.index(tailPitch)};
-    emitTiles(panel, b.sub(rows, tailRows), 1, left, kMostPrefetches);
+    emitTiles(panel, b.sub(rows, tailRows), 1, inTail(panel), kMostPrefetches);
   });
 }
 
@@ -74,19 +80,25 @@ void GemmAmxRows::emitPanelOfFewRows(const Panel &panel) {
   // Sixteen rows have no copy.
   Value whole = b.compare(arith::CmpIPredicate::eq, rows, b.index(kAmxRows));
   auto emit = [&](Left left) {
-    emitTiles(panel, b.index(0), 1, left, kFewRowsPrefetches);
+    emitTiles(panel, b.index(0), 1, left, kLinesOfStep);
   };
   b.ifThenElse(
-      whole,
-      [&] { emit({input, b.mul(firstRow, inputPitch), b.index(inputPitch)}); },
-      [&] { emit({tail, b.index(0), b.index(tailPitch)}); });
+      whole, [&] { emit(inPlace(panel, b.index(0))); },
+      [&] { emit(inTail(panel)); });
 }
 
 void GemmAmxRows::emitTiles(const Panel &panel, Value row, int64_t rowTiles,
                             Left left, int64_t prefetches) {
-  if (panel.beforeRow)
+  auto beforeRows = [&] {
     b.forLoop(row, b.min(b.add(row, rowTiles * kAmxRows), rows), 1,
               panel.beforeRow);
+  };
+  if (panel.isOnlyPass)
+    beforeRows();
+  else
+    b.ifThen(b.compare(arith::CmpIPredicate::eq,
+                       b.add(panel.firstStep, panel.steps), b.index(k / kPair)),
+             beforeRows);
   AmxTiles tiles(b);
   Value pitch = b.index(panel.pitch);
   auto place = [&](int64_t r, int64_t c) {
@@ -121,11 +133,10 @@ SmallVector<Value> GemmAmxRows::multiply(const Panel &panel, Left left,
   // This microkernel's share of the next panel, in whole lines of each step.
   Value shares = b.ceilDivide(rows, tall);
   Value tileSteps = b.divide(panel.steps, kStepsOfTile);
-  Value lines = b.divide(b.add(shares, kFewRowsPrefetches - 1), shares);
+  Value lines = b.divide(b.add(shares, kLinesOfStep - 1), shares);
   Value firstLine = b.mul(b.mul(b.divide(row, tall), tileSteps), lines);
   Value next = b.add(panel.next, b.mul(firstLine, kLineElements));
-  Value columnStride = b.index(kStepElements);
-  Value rowTile = b.mul(left.stride, kAmxRows);
+  Value columnStride = b.index(kStepElements), stride = b.index(left.stride);
   return b.forLoop(
       b.index(0), tileSteps, 1, sums,
       [&](Value step, ValueRange carried) -> SmallVector<Value> {
@@ -141,7 +152,7 @@ SmallVector<Value> GemmAmxRows::multiply(const Panel &panel, Left left,
         b.ifThen(
             b.compare(arith::CmpIPredicate::ugt, lines, b.index(kPrefetches)),
             [&] { prefetch(kPrefetches, prefetches); });
-        Value at = b.add(left.offset, b.mul(step, kAmxK));
+        Value at = b.add(left.offset, b.mul(step, left.step));
         Value from =
             b.add(panel.start, b.mul(step, kStepsOfTile * kStepElements));
         SmallVector<Value> columns;
@@ -152,7 +163,7 @@ SmallVector<Value> GemmAmxRows::multiply(const Panel &panel, Left left,
         for (int64_t r = 0; r < rowTiles; ++r) {
           // Rows pass by; the panel's part stays.
           Value rowsTile = tiles.loadStreamed(
-              left.memref, r == 0 ? at : b.add(at, rowTile), left.stride);
+              left.memref, b.add(at, r * kAmxRows * left.stride), stride);
           for (int64_t c = 0; c < kColumnTiles; ++c) {
             Value &sum = results[r * kColumnTiles + c];
             sum = tiles.multiplyAdd(sum, rowsTile, columns[c]);

@@ -9,6 +9,7 @@
 #ifndef PREFILL_LIB_CODEGEN_CPU_GEMMAMX_H
 #define PREFILL_LIB_CODEGEN_CPU_GEMMAMX_H
 
+#include "AmxTiles.h"
 #include "prefill/Codegen/CPU/IsaTable.h"
 #include "prefill/Codegen/CPU/KernelABI.h"
 
@@ -18,10 +19,6 @@ namespace mlir::prefill {
 /// then: tdpbf16ps adds up in another order than vdpbf16ps, and the bits of a
 /// row must not depend on how many there are.
 bool gemmUsesAmx(const CpuIsa &isa, Type elementType, int64_t k);
-
-/// k of a pass: its part of a panel stays in the first-level cache while the
-/// rows pass by.
-inline constexpr int64_t kGemmAmxBlockK = 512;
 
 /// Rows of a chunk, which panels are multiplied with.
 class GemmAmxRows {
@@ -44,7 +41,7 @@ public:
     int64_t pitch;
     /// Where what is multiplied next begins; it is asked for on the way.
     Value next;
-    /// Called with a row and how many, before their sums are made.
+    /// Called with each row before its sums are finished.
     llvm::function_ref<void(Value row)> beforeRow;
   };
   void emitPanel(const Panel &panel);
@@ -52,9 +49,15 @@ public:
   void emitPanelOfFewRows(const Panel &panel);
 
 private:
+  /// Tiles of rows: elements from row to row and from one step's tile to the
+  /// next.
   struct Left {
-    Value memref, offset, stride;
+    Value memref, offset;
+    int64_t stride, step;
   };
+  /// Rows from `row` on where the input has them, and the copied ones.
+  Left inPlace(const Panel &panel, Value row);
+  Left inTail(const Panel &panel);
   void emitTiles(const Panel &panel, Value row, int64_t rowTiles, Left left,
                  int64_t prefetches);
   SmallVector<Value> multiply(const Panel &panel, Left left, Value row,
@@ -62,8 +65,8 @@ private:
                               int64_t prefetches);
 
   KernelBuilder &b;
-  int64_t k, tailPitch, inputPitch = 0;
-  Value tail; // bf16 [kAmxRows, tailPitch]
+  int64_t k, inputPitch = 0;
+  Value tail; // bf16 [k / kAmxK, kAmxRows, kAmxK]: a tile each
   Value input, firstRow, rows;
 };
 

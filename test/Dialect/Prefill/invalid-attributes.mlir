@@ -209,6 +209,12 @@ func.func @f(%x: tensor<?x8xf32>) {
 
 // -----
 
+// PAD_ROWS-C1
+// expected-error @below {{'builtin.module' op attribute 'prefill.pad_rows' is 1 : i64, expected unit}}
+module attributes {prefill.pad_rows = 1 : i64} {}
+
+// -----
+
 // KERNEL-C1
 // expected-error @below {{'func.func' op attribute 'prefill.kernel' is true, expected unit}}
 func.func private @k() attributes {prefill.kernel = true}

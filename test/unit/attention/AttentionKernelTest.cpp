@@ -100,6 +100,11 @@ TEST_P(AttentionKernel, HeadDims) {
 TEST_P(AttentionShapes, OtherHeadDims) {
   checkHeadDims(config(), 40, 40);
   checkHeadDims(config(), 48, 32);
+  // Of whole AMX tiles: more of the query than stay in registers, a last run of
+  // two tiles of values, and both widths apart.
+  checkHeadDims(config(), 192, 128);
+  checkHeadDims(config(), 96, 96);
+  checkHeadDims(config(), 64, 80);
 }
 
 void checkWindow(AttentionConfig config, int64_t window) {
@@ -328,8 +333,15 @@ std::string nameOf(const testing::TestParamInfo<Target> &info) {
 
 INSTANTIATE_TEST_SUITE_P(Variants, AttentionKernel,
                          testing::ValuesIn(targets()), nameOf);
+/// One for each way to multiply.
+std::vector<Target> shapeTargets() {
+  std::vector<Target> result{targets().front()};
+  for (const Target &target : targets())
+    if (target.bf16 && target.isa->hasBf16Dot)
+      result.push_back(target);
+  return result;
+}
 INSTANTIATE_TEST_SUITE_P(Variants, AttentionShapes,
-                         testing::Values(targets().front(), targets().back()),
-                         nameOf);
+                         testing::ValuesIn(shapeTargets()), nameOf);
 
 } // namespace

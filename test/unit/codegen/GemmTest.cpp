@@ -132,7 +132,12 @@ TEST_P(GemmTest, RowsDoNotDependOnTheirNeighbours) {
         // Several tiles, chunks and groups of chunks; a pass ends in a pair.
         GemmCase{96, 127, 32, 16, 0, 32, 16},
         // Passes of no whole number of vectors.
-        GemmCase{64, 205, 64, 64, 0, 36}}) {
+        GemmCase{64, 205, 64, 64, 0, 36},
+        // K of whole AMX tiles: passes of them, cut to them, and its own.
+        GemmCase{96, 128, 96, 64, 0, 64}, GemmCase{96, 160, 32, 16, 0, 36, 16},
+        GemmCase{64, 1088, 64},
+        // Groups of padded columns over several passes.
+        GemmCase{160, 128, 80, 64, 40, 64}}) {
     SCOPED_TRACE("K = " + std::to_string(c.k) +
                  ", block_k = " + std::to_string(c.blockK));
     CompiledKernel kernel(gemmText(c, element(), "f32"), isa());
@@ -141,7 +146,8 @@ TEST_P(GemmTest, RowsDoNotDependOnTheirNeighbours) {
     Matrix x = Matrix(70, c.k, element()).randomize(6);
     Matrix whole = run(kernel, c, x, w);
     expectProduct(whole, x, w);
-    for (int64_t rows : {1, 3, 4, 6, 8, 9, 13, 64, 65, 69}) {
+    for (int64_t rows :
+         {1, 3, 4, 6, 8, 9, 13, 16, 17, 31, 32, 33, 48, 64, 65, 69}) {
       Matrix head(rows, c.k, element());
       std::copy_n(x.values.begin(), head.values.size(), head.values.begin());
       Matrix out = run(kernel, c, head, w);

@@ -22,6 +22,12 @@ inline constexpr int64_t kCacheLineBytes = 64;
 inline constexpr int64_t kWeightPrefetchBytes = 12288;
 inline constexpr int64_t kWeightPrefetchCycles = 7;
 
+/// Most k of a pass of a gemm on AMX tiles: its part of a panel, 32 KiB, stays
+/// in the first-level cache while the rows pass by. Measured on Emerald Rapids
+/// (48 KiB), K = 2048 and 8192: 512 is ahead of 256, 1024 and 2048 by 5 to 15
+/// %.
+inline constexpr int64_t kAmxBlockK = 512;
+
 struct CpuTileSizes {
   /// Rows of a gemm's workgroup: a tile of f32 accumulators of the widest
   /// block_n takes an eighth of the second-level cache.

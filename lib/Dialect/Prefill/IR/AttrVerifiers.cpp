@@ -216,8 +216,8 @@ PrefillDialect::verifyOperationAttribute(Operation *op,
   if (name == kNameAttr)
     return check(isa<StringAttr>(value) && !cast<StringAttr>(value).empty(),
                  "a string that is not empty");
-  // KERNEL-C1
-  if (name == kKernelAttr)
+  // KERNEL-C1, PAD_ROWS-C1
+  if (name == kKernelAttr || name == kPadRowsAttr)
     return check(isa<UnitAttr>(value), "unit");
   // KERNEL-C2
   if (name == kGridAttr)

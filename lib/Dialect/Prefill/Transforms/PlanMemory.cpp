@@ -70,6 +70,8 @@ private:
           << getArgument() << ": the module has no function @" << kEntryName;
       return signalPassFailure();
     }
+    if (padRows)
+      getOperation()->setAttr(kPadRowsAttr, UnitAttr::get(&getContext()));
     SmallVector<ActivationBuffer> buffers =
         collectActivationBuffers(function, padRows);
     for (const ActivationBuffer &buffer : buffers) {

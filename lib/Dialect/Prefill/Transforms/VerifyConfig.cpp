@@ -78,16 +78,16 @@ static LogicalResult verifyBuffers(Operation *op, const RowDomains &domains) {
       return emitError(op->getLoc())
              << op->getName() << " has no buffer for its result of type "
              << type;
+    int64_t rowBytes = bytesPerRow(
+        type, op->getParentOfType<ModuleOp>()->hasAttr(kPadRowsAttr));
     if (buffer.getBufferClass() != BufferClass::Activation ||
         buffer.getDomain() != domains.get(result) ||
-        (buffer.getRowBytes() != bytesPerRow(type) &&
-         buffer.getRowBytes() != bytesPerRow(type, /*padRows=*/true)) ||
-        buffer.getRowOffset() < 0 ||
+        buffer.getRowBytes() != rowBytes || buffer.getRowOffset() < 0 ||
         buffer.getRowOffset() % kBufferAlignment != 0)
       return emitError(op->getLoc())
              << op->getName() << " has buffer " << buffer << " for " << type
              << " in rows of " << stringifyRowDomain(domains.get(result))
-             << ", expected activation, row_bytes = " << bytesPerRow(type)
+             << ", expected activation, row_bytes = " << rowBytes
              << " and a row_offset that is a multiple of " << kBufferAlignment;
   }
   return success();

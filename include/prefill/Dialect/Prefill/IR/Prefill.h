@@ -48,6 +48,9 @@ inline constexpr llvm::StringLiteral kKernelAttr = "prefill.kernel";
 /// #prefill.grid on a kernel function.
 inline constexpr llvm::StringLiteral kGridAttr = "prefill.grid";
 /// i64 on a kernel function: scratch bytes for each thread.
+/// Of a module whose bf16 activations of a multiple of 4 KiB a row lie a line
+/// apart: prefill-plan-memory plans them so and kernels for a CPU read them so.
+inline constexpr llvm::StringLiteral kPadRowsAttr = "prefill.pad_rows";
 inline constexpr llvm::StringLiteral kScratchBytesAttr =
     "prefill.scratch_bytes";
 /// Name of the entry function of a model.
