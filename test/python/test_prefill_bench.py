@@ -110,6 +110,8 @@ class Rows(unittest.TestCase):
     def test_an_interrupted_run_leaves_nothing(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             with self.subTest(number), tempfile.TemporaryDirectory() as scratch:
+                if signal.getsignal(number) == signal.SIG_IGN:
+                    self.skipTest(f"{number.name} is ignored, as under nohup: children inherit that")
                 scratch = pathlib.Path(scratch)
                 tools, modules, started = scratch / "bin", scratch / "modules", scratch / "started"
                 tools.mkdir()
