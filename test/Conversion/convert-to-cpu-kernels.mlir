@@ -10,9 +10,10 @@
 // CHECK-SAME: memref<1xi32>, %{{[a-z0-9]+}}: memref<1xi32>, %{{[a-z0-9]+}}: memref<1xi64>, %{{[a-z0-9]+}}: memref<1xi32>, %{{[a-z0-9]+}}: memref<1xi32>, %{{[a-z0-9]+}}: memref<1xi32>, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: memref<1xi32>
 // CHECK-SAME: memref<1xbf16>, %[[BEGIN:[a-z0-9]+]]: index, %[[END:[a-z0-9]+]]: index, %{{[a-z0-9]+}}: memref<1xi8>
 // CHECK-SAME: prefill.grid = #prefill.grid<tokens, block = 64
-// The tile of accumulators, a copy of the rows of one microkernel, and on AVX2 of all rows in f32.
+// The tile of accumulators, a copy of the rows of one microkernel, without vdpbf16ps of all rows in f32, and on AVX-512
+// without it of a tile's columns in f32.
 // AVX2-SAME: prefill.kernel, prefill.scratch_bytes = 48384 : i64
-// AVX512-SAME: prefill.kernel, prefill.scratch_bytes = 26112 : i64
+// AVX512-SAME: prefill.kernel, prefill.scratch_bytes = 64000 : i64
 // BF16-SAME: prefill.kernel, prefill.scratch_bytes = 26112 : i64
 // CHECK-NOT: prefill.gemm
 // CHECK: scf.for %{{.*}} = %[[BEGIN]] to %[[END]]
@@ -37,8 +38,22 @@
 // AVX2-NOT: vector<16xf32>
 // AVX2-COUNT-24: vector.fma {{.*}} : vector<8xf32>
 // AVX2: scf.yield
+// Below 64 rows a step of two k splits pairs of columns; above, the columns are copied to f32 once for all rows.
+// AVX512: %[[FEW:.*]] = arith.cmpi slt, %{{.*}}, %c64
+// AVX512-NEXT: scf.if %[[FEW]] {
 // AVX512: scf.for {{.*}} -> (vector<16xf32>, {{.*}}) {
+// AVX512-COUNT-4: vector.load {{.*}} : memref<{{.*}}xbf16>, vector<32xbf16>
 // AVX512-COUNT-32: vector.fma {{.*}} : vector<16xf32>
+// AVX512: scf.yield
+// AVX512: } else {
+// AVX512: %[[PAIRS:.*]] = vector.load {{.*}} : memref<{{.*}}xbf16>, vector<32xbf16>
+// AVX512: arith.shli
+// AVX512: arith.andi
+// AVX512-COUNT-2: vector.store {{.*}} : memref<4096xf32>, vector<16xf32>
+// AVX512: scf.for {{.*}} -> (vector<16xf32>, {{.*}}) {
+// AVX512-COUNT-2: vector.load {{.*}} : memref<4096xf32>, vector<16xf32>
+// AVX512-COUNT-16: vector.fma {{.*}} : vector<16xf32>
+// AVX512-NOT: vector.fma
 // AVX512: scf.yield
 // BF16: scf.for {{.*}} -> (vector<16xf32>, {{.*}}) {
 // BF16-COUNT-16: x86vector.avx512.dot {{.*}} : vector<32xbf16> -> vector<16xf32>

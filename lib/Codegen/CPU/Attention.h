@@ -24,7 +24,7 @@ namespace mlir::prefill {
 
 /// Static sizes of an attention kernel.
 struct AttentionKernelShape {
-  /// Of the packed operands: f32 where the stored type is f16.
+  /// Of the packed operands: `CpuIsa::attentionType`.
   Type elementType;
   /// Of query, cache and output.
   Type storedType;
@@ -37,8 +37,10 @@ struct AttentionKernelShape {
   double scoreScale;
   /// Elements from one row of query and output to the next.
   int64_t queryPitch = 0, outPitch = 0;
-  /// The cache's pages are panels already: the microkernel reads them in place.
+  /// The cache's pages are panels already.
   bool isPacked = false;
+  /// And the microkernel reads them in place; else they are copied as f32.
+  bool readsPages() const { return isPacked && elementType == storedType; }
 
   int64_t numHeads() const { return numKvHeads * group; }
   int64_t rows() const { return blockQ * group; }
@@ -152,9 +154,11 @@ void packQuery(AttentionContext &context, const AttentionRows &rows,
 /// whose probabilities are exactly 0. Unused slots, which may hold NaN, are
 /// never read.
 ///
-/// Where the cache holds panels, only their places are noted, and the values of
-/// the sequence's last page copied, with zeros in the unused slots, if it isn't
-/// full. Their keys may be NaN: the mask replaces the scores.
+/// Where the cache holds panels, their places are noted, and the values of the
+/// sequence's last page copied, with zeros in the unused slots, if it isn't
+/// full. Their keys may be NaN: the mask replaces the scores. Panels of bf16
+/// that are multiplied as f32 are copied whole; what unused slots hold is
+/// copied, but not multiplied.
 void packBlock(AttentionContext &context, const AttentionRows &rows,
                const AttentionBlock &block, BlockMask mask);
 

@@ -63,10 +63,10 @@ private:
     SmallVector<Value> query;
     for (int64_t k = 0; depthTiles <= kQueryTiles && k < depthTiles; ++k)
       query.push_back(loadQuery(k));
-    Value keys = shape.isPacked ? block.cache.key : scratch.keys;
+    Value keys = shape.readsPages() ? block.cache.key : scratch.keys;
     b.forLoop(firstPanel, endPanel, 1, [&](Value panel) {
-      Value start = shape.isPacked ? pageOffset(panel)
-                                   : b.mul(panel, shape.keyPanelElements());
+      Value start = shape.readsPages() ? pageOffset(panel)
+                                       : b.mul(panel, shape.keyPanelElements());
       SmallVector<Value> sums;
       for (int64_t c = 0; c < kPanelTiles; ++c)
         sums.push_back(tiles.zero());
@@ -80,7 +80,7 @@ private:
                                           c * kAmxColumns * 2),
                          b.index(kStepElements)));
       }
-      if (shape.isPacked)
+      if (shape.readsPages())
         prefetchNextPage(keys, panel, shape.depth());
       for (int64_t c = 0; c < kPanelTiles; ++c)
         tiles.store(sums[c], scratch.scores,
@@ -222,7 +222,7 @@ private:
                   b.index(kStepElements));
               next[t] = tiles.multiplyAdd(next[t], left, right);
             }
-            if (shape.isPacked && first == 0 && values == block.cache.value)
+            if (shape.readsPages() && first == 0 && values == block.cache.value)
               prefetchNextPage(values, panel, shape.columns());
             return next;
           });

@@ -1,5 +1,6 @@
 //===- AttentionPack.cpp - query, keys and values in microkernel order ----===//
 #include "Attention.h"
+#include "BF16Pairs.h"
 #include "VNNIPage.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -64,7 +65,7 @@ private:
 
   void prefetchHead(Value memref, Value offset, int64_t headDim) {
     int64_t line =
-        kCacheLineBytes * 8 / shape.elementType.getIntOrFloatBitWidth();
+        kCacheLineBytes * 8 / shape.storedType.getIntOrFloatBitWidth();
     for (int64_t at = 0; at < headDim; at += line)
       memref::PrefetchOp::create(b, memref, ValueRange{b.add(offset, at)},
                                  /*isWrite=*/false, /*localityHint=*/3,
@@ -190,8 +191,30 @@ void prefill::packQuery(AttentionContext &context, const AttentionRows &rows,
   });
 }
 
+/// Copies the pages of a block as f32.
+static void widenPages(AttentionContext &context, const AttentionBlock &block) {
+  KernelBuilder &b = context.b;
+  const AttentionKernelShape &shape = context.shape;
+  const AttentionScratch &scratch = context.scratch;
+  int64_t pack = kPack(shape.storedType);
+  b.forLoop(
+      b.index(0), b.ceilDivide(block.numKeys, kPanelN), 1, [&](Value panel) {
+        auto pageOf = [&](Value panel) {
+          return b.toIndex(
+              memref::LoadOp::create(b, scratch.keyOffsets, ValueRange{panel}));
+        };
+        Value page = pageOf(panel), next = pageOf(b.add(panel, 1));
+        widenPanel(b, context.isa, block.cache.key, page, scratch.keys,
+                   b.mul(panel, shape.keyPanelElements()),
+                   b.index(llvm::divideCeil(shape.headDimQk, pack)), next);
+        widenPanel(b, context.isa, block.cache.value, page, scratch.values,
+                   b.mul(panel, shape.valuePanelElements()),
+                   b.index(shape.columns() / pack), next);
+      });
+}
+
 /// Notes where the pages of a block lie, and the one behind them, which is
-/// prefetched; copies the last one's values.
+/// prefetched; copies what cannot be read in place.
 static void locatePages(AttentionContext &context, const AttentionRows &rows,
                         const AttentionBlock &block, BlockMask mask) {
   KernelBuilder &b = context.b;
@@ -210,6 +233,8 @@ static void locatePages(AttentionContext &context, const AttentionRows &rows,
                   b, arith::IndexCastOp::create(b, b.getI64Type(), offset),
                   scratch.keyOffsets, ValueRange{panel});
             });
+  if (!context.shape.readsPages())
+    return widenPages(context, block);
   if (mask == BlockMask::None)
     return;
   Value numTokens = b.remainder(block.numKeys, kPanelN);

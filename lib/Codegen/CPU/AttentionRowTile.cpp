@@ -67,7 +67,7 @@ void RowTileEmitter::forEachRunOfValues(
                             llvm::function_ref<Value(Value)>)>
         multiply) {
   auto inCache = [&](Value panel) { return pageOffset(panel); };
-  if (!shape.isPacked) {
+  if (!shape.readsPages()) {
     multiply(firstPanel, endPanel, scratch.values, [&](Value panel) {
       return b.mul(panel, shape.valuePanelElements());
     });
@@ -160,7 +160,7 @@ void RowTileEmitter::emitProbabilityPair(Value at, Value shifts, Value &evenSum,
   auto probability = [&](Value place) {
     Value score = loadVector(b, scratch.scores, place, lanes);
     return emitExp2For(b, isa, arith::SubFOp::create(b, score, shifts),
-                       shape.elementType);
+                       shape.storedType);
   };
   Value even = probability(at), odd = probability(b.add(at, lanes));
   SmallVector<Value> rounded =

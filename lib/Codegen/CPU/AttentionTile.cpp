@@ -37,10 +37,13 @@ AttentionScratch AttentionScratch::allocate(KernelBuilder &b, KernelABI &abi,
   Type f32 = b.getF32Type(), i32 = b.getI32Type();
   AttentionScratch scratch;
   scratch.query = make(shape.elementType, rows * shape.depth());
-  if (shape.isPacked) {
+  if (shape.readsPages()) {
     scratch.values = make(shape.elementType, shape.valuePanelElements());
   } else {
-    scratch.keys = make(shape.elementType, shape.blockKv * shape.depth());
+    // A page of keys with an odd head_dim ends in zeros, which the next panel
+    // overwrites.
+    scratch.keys =
+        make(shape.elementType, shape.blockKv * shape.depth() + kPanelN);
     scratch.values = make(shape.elementType, shape.blockKv * shape.columns());
   }
   scratch.accumulator = make(f32, rows * shape.columns());
@@ -98,9 +101,9 @@ private:
     operands.a = scratch.query;
     for (int64_t r = 0; r < count; ++r)
       operands.aRowOffsets.push_back(b.mul(b.add(firstRow, r), shape.depth()));
-    operands.b = shape.isPacked ? block.cache.key : scratch.keys;
-    Value start = shape.isPacked ? pageOffset(panel)
-                                 : b.mul(panel, shape.keyPanelElements());
+    operands.b = shape.readsPages() ? block.cache.key : scratch.keys;
+    Value start = shape.readsPages() ? pageOffset(panel)
+                                     : b.mul(panel, shape.keyPanelElements());
     operands.bOffsets =
         panelVectorOffsets(b, isa, shape.elementType, start, part, vectors);
     operands.bStepStride = kPanelN * shape.kPackSize();
@@ -127,7 +130,7 @@ private:
   /// Short queries are as fast as memory; with more rows a page is in the
   /// cache when it is needed again.
   bool prefetchesPages() const {
-    return shape.isPacked && count < kAttentionMicroRows;
+    return shape.readsPages() && count < kAttentionMicroRows;
   }
 
   /// The scores with -inf where a row does not see the key. Panels that all

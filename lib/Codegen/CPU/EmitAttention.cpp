@@ -20,14 +20,12 @@ namespace {
 /// Sizes of an attention op in tile form; fails, with an error, on what target
 /// cpu has no kernel for.
 template <typename OpTy>
-FailureOr<AttentionKernelShape> shapeOf(OpTy op, int64_t blockQ,
-                                        int64_t blockKv) {
+FailureOr<AttentionKernelShape> shapeOf(OpTy op, const CpuIsa &isa,
+                                        int64_t blockQ, int64_t blockKv) {
   KVCacheType cache = op.getCache().getType();
   AttentionKernelShape shape;
   shape.storedType = cache.getDtype();
-  shape.elementType = shape.storedType.isF16()
-                          ? Float32Type::get(op.getContext())
-                          : shape.storedType;
+  shape.elementType = isa.attentionType(shape.storedType);
   shape.headDimQk = cache.getHeadDimQk();
   shape.headDimV = cache.getHeadDimV();
   shape.numKvHeads = cache.getNumKvHeads();
@@ -39,7 +37,8 @@ FailureOr<AttentionKernelShape> shapeOf(OpTy op, int64_t blockQ,
                 blockKv};
   shape.scoreScale = op.getScale().convertToDouble() *
                      (op.getBase2() ? 1.0 : std::numbers::log2e);
-  if (!shape.elementType.isF32() && !shape.elementType.isBF16())
+  if (!shape.storedType.isF32() && !shape.storedType.isBF16() &&
+      !shape.storedType.isF16())
     return op.emitOpError("has element type ")
            << shape.storedType
            << "; target cpu has kernels for f32, bf16 and f16";
@@ -257,9 +256,9 @@ LogicalResult prefill::emitAttentionKernel(KernelABI &abi, const CpuIsa &isa,
                                 "(run prefill-tile)";
   int64_t blockQ = workgroup.getBlockQ();
   FailureOr<AttentionKernelShape> shape =
-      online
-          ? shapeOf(online, blockQ, online.getLoweringConfigAttr().getBlockKv())
-          : shapeOf(plain, blockQ, kPanelN);
+      online ? shapeOf(online, isa, blockQ,
+                       online.getLoweringConfigAttr().getBlockKv())
+             : shapeOf(plain, isa, blockQ, kPanelN);
   if (failed(shape))
     return failure();
   shape->isPacked =

@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "AmxTiles.h"
+#include "BF16Pairs.h"
 #include "Epilogue.h"
 #include "GemmAmx.h"
 #include "GemmFewRows.h"
@@ -37,6 +38,10 @@ struct GemmShape {
   int64_t blockK;
   Type elementType;
   bool usesAmx = false;
+  /// Many rows multiply with f32 copies of both operands, in passes of
+  /// widenBlockK.
+  bool widensWeight = false;
+  int64_t widenBlockK = 0;
 
   int64_t panelsPerGroup() const { return llvm::divideCeil(groupN, kPanelN); }
   int64_t panelsPerTile() const {
@@ -47,7 +52,9 @@ struct GemmShape {
   int64_t steps() const { return llvm::divideCeil(k, kPackSize()); }
   int64_t blockSteps() const { return llvm::divideCeil(blockK, kPackSize()); }
   bool onePass() const { return blockK >= k; }
-  int64_t panelElements() const { return steps() * kPanelN * kPackSize(); }
+  /// Of one step of a panel.
+  int64_t stepElements() const { return kPanelN * kPackSize(); }
+  int64_t panelElements() const { return steps() * stepElements(); }
   /// A row of accumulators: the last panel's padding reaches past block_n, and
   /// an epilogue may read a vector past the last column.
   int64_t pitch() const { return llvm::alignTo(blockN, kPanelN) + kPanelN; }
@@ -98,6 +105,8 @@ FailureOr<GemmShape> shapeOf(GemmOp gemm, const CpuIsa &isa) {
     if (isa.convertsLeftOperand(shape.elementType))
       shape.blockK =
           std::min(shape.k, stagedBlockK(blockK.getInt(), shape.elementType));
+  shape.widensWeight = isa.widensWeight(shape.elementType);
+  shape.widenBlockK = std::min(shape.steps() * shape.kPackSize(), kWidenBlockK);
   shape.usesAmx = gemmUsesAmx(isa, shape.elementType, shape.k);
   if (shape.usesAmx)
     shape.blockK = std::clamp<int64_t>(llvm::alignDown(shape.blockK, kAmxK),
@@ -197,7 +206,7 @@ private:
     b.ifThenElse(
         b.compare(arith::CmpIPredicate::sle, rows, b.index(fewRows)),
         [&] { emitFewRows(firstPanel, count); },
-        [&] { emitPasses(firstPanel, count); });
+        [&] { emitManyRows(firstPanel, count); });
   }
 
   void emitFewRows(Value firstPanel, Value count) {
@@ -226,6 +235,51 @@ private:
     emitFewRowsTile(b, isa, abi, tile);
   }
 
+  void emitManyRows(Value firstPanel, Value count) {
+    if (!shape.widensWeight)
+      return emitPasses(firstPanel, count);
+    b.ifThenElse(
+        b.compare(arith::CmpIPredicate::slt, rows, b.index(kWidenMinRows)),
+        [&] { emitPasses(firstPanel, count); },
+        [&] { emitWidenedPasses(firstPanel, count); });
+  }
+
+  /// Pass by pass over K: a tile's columns are copied as f32, then a
+  /// microkernel's rows at a time, which take all columns while they are in the
+  /// first-level cache. The order of additions is that of emitPasses.
+  void emitWidenedPasses(Value firstPanel, Value count) {
+    int64_t blockSteps = shape.widenBlockK / shape.kPackSize();
+    int64_t copyElements = shape.widenBlockK * kPanelN;
+    Value weight = abi.flat(gemm.getWeight());
+    auto emitPass = [&](Value start) {
+      firstStep = start;
+      steps = b.min(b.sub(b.index(shape.steps()), firstStep), blockSteps);
+      auto panelOf = [&](Value q) {
+        return b.add(b.mul(b.add(firstPanel, q), shape.panelElements()),
+                     b.mul(firstStep, shape.stepElements()));
+      };
+      b.forLoop(b.index(0), count, 1, [&](Value q) {
+        widenPanel(b, isa, weight, panelOf(q), wideWeight,
+                   b.mul(q, copyElements), steps);
+      });
+      Value toNext = distanceToNextPass(firstPanel, count, blockSteps);
+      forEachMicrokernel([&](Value row, int64_t microRows) {
+        emitStage(row, b.index(microRows), shape.widenBlockK);
+        b.forLoop(b.index(0), count, 1, [&](Value q) {
+          PanelOperands panel;
+          panel.elementType = b.getF32Type();
+          panel.weight = wideWeight;
+          panel.start = b.mul(q, copyElements);
+          panel.steps = b.mul(steps, shape.kPackSize());
+          panel.next = b.add(panelOf(q), toNext);
+          panel.isOnlyPass = shape.steps() <= blockSteps;
+          emitTile(panel, stagedRows(b.index(0), microRows), columnOf(q), row);
+        });
+      });
+    };
+    b.forLoop(b.index(0), b.index(shape.steps()), blockSteps, emitPass);
+  }
+
   /// Pass by pass over K; in each, panel by panel down the rows.
   void emitPasses(Value firstPanel, Value count) {
     auto emitPass = [&](Value start) {
@@ -235,7 +289,7 @@ private:
                   : b.min(b.sub(b.index(shape.steps()), firstStep),
                           shape.blockSteps());
       if (stage)
-        emitStage();
+        emitStage(b.index(0), rows, shape.blockK);
       emitPanels(firstPanel, count);
     };
     if (shape.onePass())
@@ -314,6 +368,26 @@ private:
     return distance;
   }
 
+  /// From a panel's part of this pass to what takes its place in the copy next,
+  /// in elements of the weight: its part of the next pass, or the same place of
+  /// the next workgroup's tile.
+  Value distanceToNextPass(Value firstPanel, Value count, int64_t blockSteps) {
+    auto select = [&](Value condition, Value yes, Value no) -> Value {
+      return arith::SelectOp::create(b, condition, yes, no);
+    };
+    auto below = [&](Value lhs, Value rhs) {
+      return b.compare(arith::CmpIPredicate::ult, lhs, rhs);
+    };
+    Value toStart = b.sub(b.index(0), b.mul(firstStep, shape.stepElements()));
+    Value next = b.add(firstPanel, count);
+    Value panels = select(below(b.add(next, count), b.index(shape.panels + 1)),
+                          count, b.sub(b.index(0), firstPanel));
+    Value toTile = b.add(toStart, b.mul(panels, shape.panelElements()));
+    return select(below(b.add(firstStep, blockSteps), b.index(shape.steps())),
+                  b.index(blockSteps * shape.stepElements()),
+                  select(endsGroup, toTile, toStart));
+  }
+
   /// Of panel `q` of the tile. Panels lie at their true columns: the next group
   /// overwrites the padding of the one before, because panels are done in
   /// ascending order.
@@ -332,22 +406,31 @@ private:
     if (!converts && shape.k % shape.kPackSize() == 0)
       return;
     Type type = converts ? b.getF32Type() : shape.elementType;
+    int64_t blockK = shape.blockK, stagedRows = maxRows();
+    if (shape.widensWeight) {
+      blockK = std::max(blockK, shape.widenBlockK);
+      stagedRows = std::min(stagedRows, kWidenMinRows);
+      wideWeight = abi.allocateScratch(
+          b.getF32Type(), shape.panelsPerTile() * shape.widenBlockK * kPanelN);
+    }
     // Rows a power of two apart would share a set of the first-level cache.
-    stagePitch = llvm::alignTo(shape.blockK, 64) + 16;
-    stage = abi.allocateScratch(type, maxRows() * stagePitch);
+    stagePitch = llvm::alignTo(blockK, 64) + 16;
+    stage = abi.allocateScratch(type, stagedRows * stagePitch);
   }
 
-  void emitStage() {
+  /// Copies `count` rows of the chunk from `first` on, of a pass of `blockK`.
+  void emitStage(Value first, Value count, int64_t blockK) {
     int64_t lanes = isa.lanes;
     Value input = abi.flat(gemm.getInput());
     Value firstK = b.mul(firstStep, shape.kPackSize());
-    Value count = b.min(b.sub(b.index(shape.k), firstK), shape.blockK);
-    Value whole = b.mul(b.divide(count, lanes), lanes);
+    Value length = b.min(b.sub(b.index(shape.k), firstK), blockK);
+    Value whole = b.mul(b.divide(length, lanes), lanes);
     Value rest =
         vector::CreateMaskOp::create(b, VectorType::get({lanes}, b.getI1Type()),
-                                     ValueRange{b.sub(count, whole)});
-    b.forLoop(b.index(0), rows, 1, [&](Value row) {
-      Value from = b.add(b.mul(b.add(firstRow, row), inputPitch()), firstK);
+                                     ValueRange{b.sub(length, whole)});
+    b.forLoop(b.index(0), count, 1, [&](Value row) {
+      Value from = b.add(
+          b.mul(b.add(b.add(firstRow, first), row), inputPitch()), firstK);
       Value to = b.mul(row, stagePitch);
       b.forLoop(b.index(0), whole, lanes, [&](Value k) {
         // Short runs of each row are read: the hardware's prefetcher has no
@@ -358,7 +441,7 @@ private:
         storeColumns(b, isa, loadColumns(b, input, b.add(from, k), lanes),
                      stage, b.add(to, k));
       });
-      if (shape.k % lanes == 0 && shape.blockK % lanes == 0)
+      if (shape.k % lanes == 0 && blockK % lanes == 0)
         return;
       // Masked lanes become zeros: the other half of the last pair.
       storeColumns(b, isa,
@@ -392,10 +475,12 @@ private:
     secondTail = b.sub(tail, firstTail);
   }
 
-  void emitPanel(Value panel, Value column) {
+  /// Calls `emit(row, microRows)` for all microkernels of the chunk, from the
+  /// first row down.
+  void forEachMicrokernel(llvm::function_ref<void(Value, int64_t)> emit) {
     int64_t tallest = isa.microRows;
     b.forLoop(b.index(0), tallEnd, tallest,
-              [&](Value r) { emitTile(panel, column, r, tallest); });
+              [&](Value row) { emit(row, tallest); });
     SmallVector<int64_t> heights;
     // A chunk of fewer rows than one tall microkernel's is not here.
     for (int64_t height = tallest / 2; height < tallest; ++height)
@@ -411,7 +496,7 @@ private:
       for (auto [region, microRows] :
            llvm::zip_equal(choice.getCaseRegions(), heights)) {
         b.createBlock(&region);
-        emitTile(panel, column, row, microRows);
+        emit(row, microRows);
         scf::YieldOp::create(b);
       }
       b.createBlock(&choice.getDefaultRegion());
@@ -419,27 +504,62 @@ private:
     });
   }
 
-  void emitTile(Value panel, Value column, Value row, int64_t microRows) {
-    MicrokernelOperands operands;
-    operands.elementType = shape.elementType;
-    operands.a = stage ? stage : abi.flat(gemm.getInput());
-    operands.b = abi.flat(gemm.getWeight());
-    operands.bStepStride = kPanelN * shape.kPackSize();
-    operands.steps = steps;
-    operands.unknownZero = abi.unknownZero();
-    Value firstK = b.mul(firstStep, shape.kPackSize());
+  /// A pass's part of a panel.
+  struct PanelOperands {
+    Type elementType;
+    Value weight, start; // where it begins
+    Value steps;
+    Value next; // in the packed weight: what is asked for meanwhile
+    bool isOnlyPass;
+  };
+
+  /// Offsets of rows in the stage.
+  SmallVector<Value> stagedRows(Value first, int64_t microRows) {
+    SmallVector<Value> offsets;
     for (int64_t r = 0; r < microRows; ++r)
-      operands.aRowOffsets.push_back(
-          stage ? b.mul(b.add(row, r), stagePitch)
-                : b.add(b.mul(b.add(b.add(firstRow, row), r), inputPitch()),
-                        firstK));
-    panel = b.add(panel, b.mul(firstStep, operands.bStepStride));
+      offsets.push_back(b.mul(b.add(first, r), stagePitch));
+    return offsets;
+  }
+
+  void emitPanel(Value start, Value column) {
+    PanelOperands panel;
+    panel.elementType = shape.elementType;
+    panel.weight = abi.flat(gemm.getWeight());
+    panel.start = b.add(start, b.mul(firstStep, shape.stepElements()));
+    panel.steps = steps;
+    panel.next = b.add(panel.start, nextPanel);
+    panel.isOnlyPass = shape.onePass();
+    forEachMicrokernel([&](Value row, int64_t microRows) {
+      SmallVector<Value> rowOffsets;
+      Value firstK = b.mul(firstStep, shape.kPackSize());
+      if (stage)
+        rowOffsets = stagedRows(row, microRows);
+      for (int64_t r = 0; !stage && r < microRows; ++r)
+        rowOffsets.push_back(
+            b.add(b.mul(b.add(b.add(firstRow, row), r), inputPitch()), firstK));
+      emitTile(panel, rowOffsets, column, row);
+    });
+  }
+
+  /// One microkernel's height of rows, from `row` of the chunk on.
+  void emitTile(const PanelOperands &panel, ArrayRef<Value> rowOffsets,
+                Value column, Value row) {
+    int64_t microRows = rowOffsets.size();
+    MicrokernelOperands operands;
+    operands.elementType = panel.elementType;
+    operands.a = stage ? stage : abi.flat(gemm.getInput());
+    operands.aRowOffsets.assign(rowOffsets.begin(), rowOffsets.end());
+    operands.b = panel.weight;
+    operands.bStepStride = kPanelN * kPack(panel.elementType);
+    operands.steps = panel.steps;
+    operands.unknownZero = abi.unknownZero();
+    operands.prefetchSource = abi.flat(gemm.getWeight());
     // Each tile asks for its share of what is multiplied next. All of it within
     // one tile's time would be more than memory delivers.
     int64_t columns = microRows == 1 ? kPanelN : isa.microColumns;
     int64_t parts = kPanelN / columns;
     Value shares = b.mul(rows, parts);
-    Value passElements = b.mul(steps, operands.bStepStride);
+    Value passElements = b.mul(panel.steps, operands.bStepStride);
     operands.prefetchStride =
         b.divide(b.add(shares, operands.bStepStride * microRows - 1), shares);
     for (int64_t r = 0; r < microRows; ++r)
@@ -450,17 +570,17 @@ private:
     // multiply-add when it takes only a part of the panel.
     int64_t vectors = columns / isa.lanes;
     for (int64_t part = 0; part < kPanelN; part += columns) {
-      operands.bOffsets =
-          panelVectorOffsets(b, isa, shape.elementType, panel, part, vectors);
+      operands.bOffsets = panelVectorOffsets(b, isa, panel.elementType,
+                                             panel.start, part, vectors);
       Value share = b.add(b.mul(row, parts), part / columns * microRows);
       operands.prefetchStart =
-          b.add(b.add(panel, nextPanel),
-                b.divide(b.mul(share, passElements), shares));
+          b.add(panel.next, b.divide(b.mul(share, passElements), shares));
       auto at = [&](int64_t r, int64_t v) {
         return b.add(target, r * shape.pitch() + part + v * isa.lanes);
       };
       SmallVector<Value> results =
-          emitMicrokernel(b, isa, operands, emitStart(microRows, vectors, at));
+          emitMicrokernel(b, isa, operands,
+                          emitStart(panel.isOnlyPass, microRows, vectors, at));
       for (int64_t r = 0; r < microRows; ++r)
         for (int64_t v = 0; v < vectors; ++v)
           vector::StoreOp::create(b, results[r * vectors + v], accumulators,
@@ -470,9 +590,10 @@ private:
 
   /// What a microkernel's accumulators start with: nothing stands for zeros,
   /// else what the pass before stored.
-  SmallVector<Value> emitStart(int64_t microRows, int64_t vectors,
+  SmallVector<Value> emitStart(bool isOnlyPass, int64_t microRows,
+                               int64_t vectors,
                                llvm::function_ref<Value(int64_t, int64_t)> at) {
-    if (shape.onePass())
+    if (isOnlyPass)
       return {};
     VectorType type = b.vectorF32(isa.lanes);
     SmallVector<Type> types(microRows * vectors, type);
@@ -557,8 +678,8 @@ private:
   Value tallEnd, firstTail, secondTail;
   // Of the current pass.
   Value firstStep, steps;
-  Value nextPanel; // of the current panel
-  Value stage;
+  Value nextPanel;         // of the current panel
+  Value stage, wideWeight; // copies of rows and of a tile's columns
   int64_t stagePitch = 0;
   std::optional<GemmAmxRows> amxRows; // with AMX
 };

@@ -27,10 +27,18 @@ MacKind CpuIsa::macKind(Type elementType) const {
 }
 
 bool CpuIsa::convertsLeftOperand(Type elementType) const {
-  // With 32 registers and masks on any pipe the split of a row is hidden behind
-  // its multiply-adds.
   return macKind(elementType) == MacKind::F16Convert ||
-         (macKind(elementType) == MacKind::Bf16Split && lanes < 16);
+         macKind(elementType) == MacKind::Bf16Split;
+}
+
+bool CpuIsa::widensWeight(Type elementType) const {
+  return macKind(elementType) == MacKind::Bf16Split && lanes >= 16;
+}
+
+Type CpuIsa::attentionType(Type elementType) const {
+  return macKind(elementType) == MacKind::Bf16Dot
+             ? elementType
+             : Float32Type::get(elementType.getContext());
 }
 
 llvm::ArrayRef<CpuIsa> prefill::cpuIsas() { return kIsas; }

@@ -1,5 +1,6 @@
 //===- Microkernel.cpp - register-blocked inner product loop --------------===//
 #include "prefill/Codegen/CPU/Microkernel.h"
+#include "BF16Pairs.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
@@ -10,21 +11,6 @@ using namespace mlir::prefill;
 
 namespace {
 
-/// The even and odd k of a bf16 pair as f32: a bf16 is the upper half of an
-/// f32.
-struct SplitPair {
-  Value even, odd;
-};
-
-SplitPair splitPairs(KernelBuilder &b, Value pairs, int64_t lanes) {
-  VectorType f32 = b.vectorF32(lanes);
-  Value low = arith::ShLIOp::create(b, pairs, b.splatI32(16, lanes));
-  Value high =
-      arith::AndIOp::create(b, pairs, b.splatI32(int32_t(0xffff0000), lanes));
-  return {vector::BitCastOp::create(b, f32, low),
-          vector::BitCastOp::create(b, f32, high)};
-}
-
 /// One step of the K loop: loads of both operands and the multiply-adds.
 class Step {
 public:
@@ -34,7 +20,8 @@ public:
     aStep = b.mul(step, kPack(ops.elementType));
     bStep = b.mul(step, ops.bStepStride);
     if (ops.prefetchStart)
-      prefetch(b.add(ops.prefetchStart, b.mul(step, ops.prefetchStride)));
+      prefetch(ops.prefetchSource ? ops.prefetchSource : ops.b,
+               b.add(ops.prefetchStart, b.mul(step, ops.prefetchStride)));
   }
 
   SmallVector<Value> accumulate(ValueRange accumulators) {
@@ -66,33 +53,19 @@ public:
       break;
     }
     case MacKind::Bf16Split: {
-      if (aIsF32() && ops.unknownZero) {
+      if (ops.unknownZero) {
         multiplyAdd(acc, loadHalves(0), 0);
         multiplyAdd(acc, loadHalves(1), 1);
         break;
       }
       SmallVector<Value> even, odd;
-      auto intType = VectorType::get({lanes}, b.getI32Type());
       for (Value pairs : loadColumns(b.getBF16Type(), 2 * lanes)) {
-        SplitPair split =
-            splitPairs(b, vector::BitCastOp::create(b, intType, pairs), lanes);
+        SplitPair split = splitPairs(b, pairs, lanes);
         even.push_back(split.even);
         odd.push_back(split.odd);
       }
-      if (aIsF32()) {
-        multiplyAdd(acc, even, 0);
-        multiplyAdd(acc, odd, 1);
-        break;
-      }
-      size_t vectors = even.size();
-      for (auto [r, rowOffset] : llvm::enumerate(ops.aRowOffsets)) {
-        SplitPair row = splitPairs(b, loadPair(rowOffset), lanes);
-        for (size_t v = 0; v < vectors; ++v) {
-          Value &sum = acc[r * vectors + v];
-          sum = vector::FMAOp::create(b, row.even, even[v], sum);
-          sum = vector::FMAOp::create(b, row.odd, odd[v], sum);
-        }
-      }
+      multiplyAdd(acc, even, 0);
+      multiplyAdd(acc, odd, 1);
       break;
     }
     }
@@ -100,20 +73,14 @@ public:
   }
 
 private:
-  bool aIsF32() const {
-    return cast<MemRefType>(ops.a.getType()).getElementType().isF32();
-  }
-
   /// The even or odd k of pairs of columns.
   SmallVector<Value> loadHalves(int64_t part) {
-    auto intType = VectorType::get({lanes}, b.getI32Type());
     SmallVector<Value> pairs =
         part == 0 ? loadColumns(b.getBF16Type(), 2 * lanes)
                   : loadColumnsAt(b.getBF16Type(), 2 * lanes,
                                   b.add(bStep, ops.unknownZero));
     return llvm::map_to_vector(pairs, [&](Value pair) -> Value {
-      SplitPair split =
-          splitPairs(b, vector::BitCastOp::create(b, intType, pair), lanes);
+      SplitPair split = splitPairs(b, pair, lanes);
       return part == 0 ? split.even : split.odd;
     });
   }
@@ -157,12 +124,12 @@ private:
     Value ahead = b.add(ops.prefetchDistance, bStep);
     for (size_t v = 0; v < ops.bOffsets.size(); ++v)
       if (int64_t(v) * elements % line == 0)
-        prefetch(b.add(ops.bOffsets[v], ahead));
+        prefetch(ops.b, b.add(ops.bOffsets[v], ahead));
   }
 
-  void prefetch(Value element) {
+  void prefetch(Value source, Value element) {
     constexpr unsigned secondLevel = 2;
-    memref::PrefetchOp::create(b, ops.b, element, /*isWrite=*/false,
+    memref::PrefetchOp::create(b, source, element, /*isWrite=*/false,
                                secondLevel, /*isDataCache=*/true);
   }
 

@@ -137,7 +137,11 @@ TEST_P(GemmTest, RowsDoNotDependOnTheirNeighbours) {
         GemmCase{96, 128, 96, 64, 0, 64}, GemmCase{96, 160, 32, 16, 0, 36, 16},
         GemmCase{64, 1088, 64},
         // Groups of padded columns over several passes.
-        GemmCase{160, 128, 80, 64, 40, 64}}) {
+        GemmCase{160, 128, 80, 64, 40, 64},
+        // 64 rows and more in one chunk: passes of f32 copies, the last one of
+        // one k, of half a pair, of groups of padded columns.
+        GemmCase{64, 513, 64, 128}, GemmCase{96, 1039, 32, 128},
+        GemmCase{160, 1088, 80, 128, 40}}) {
     SCOPED_TRACE("K = " + std::to_string(c.k) +
                  ", block_k = " + std::to_string(c.blockK));
     CompiledKernel kernel(gemmText(c, element(), "f32"), isa());

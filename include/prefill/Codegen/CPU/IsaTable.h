@@ -19,8 +19,8 @@ inline constexpr int64_t kPanelN = 32;
 enum class MacKind {
   /// f32 operands, one fused multiply-add.
   F32,
-  /// bf16 pairs split in registers (shl 16, and 0xffff0000), two f32
-  /// fused multiply-adds.
+  /// bf16 pairs of columns split in registers (shl 16, and 0xffff0000), two
+  /// f32 fused multiply-adds with rows in f32.
   Bf16Split,
   /// vdpbf16ps.
   Bf16Dot,
@@ -47,8 +47,14 @@ struct CpuIsa {
   /// `elementType` is f32, bf16 or f16.
   MacKind macKind(Type elementType) const;
   /// Whether a gemm's left operand is converted to f32 before the microkernels
-  /// read it: where each of them would have to do so anew and that costs time.
+  /// read it, which would all have to do so anew.
   bool convertsLeftOperand(Type elementType) const;
+  /// Whether a gemm of many rows copies its weight to f32 as well, once for all
+  /// rows of a workgroup: Intel's two pipes for vectors of 512 bits would
+  /// spend every ninth slot on splitting columns.
+  bool widensWeight(Type elementType) const;
+  /// What attention multiplies where its operands are stored in `elementType`.
+  Type attentionType(Type elementType) const;
   /// Vector registers across a microkernel's columns.
   int64_t microVectors() const { return microColumns / lanes; }
 };

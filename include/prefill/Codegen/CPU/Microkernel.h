@@ -14,8 +14,8 @@ struct MicrokernelOperands {
   /// f32, bf16 or f16: the element type of the right operand.
   Type elementType;
   /// Flat memref of the left operand, of that type or f32 (always f32 where it
-  /// is f16); row r's element k is at aRowOffsets[r] + k. bf16 rows are read in
-  /// pairs of k.
+  /// is f16, or bf16 without vdpbf16ps); row r's element k is at
+  /// aRowOffsets[r] + k. bf16 rows are read in pairs of k.
   Value a;
   SmallVector<Value> aRowOffsets;
   /// Flat memref of the right operand in packed order: step s (k_pack
@@ -30,9 +30,10 @@ struct MicrokernelOperands {
   /// Elements ahead of what it reads of the right operand that a step asks the
   /// second-level cache for; null: it does not.
   Value prefetchDistance = {};
-  /// Or: a step asks it for the line with this element of the right operand,
-  /// which is prefetchStride elements on in the next step.
-  Value prefetchStart = {}, prefetchStride = {};
+  /// Or: a step asks it for the line with this element of prefetchSource, the
+  /// right operand where null, which is prefetchStride elements on in the next
+  /// step.
+  Value prefetchStart = {}, prefetchStride = {}, prefetchSource = {};
   /// An index that is 0, which LLVM cannot know (KernelABI.h). With it the odd
   /// halves of split pairs are loaded on their own: 16 registers do not hold
   /// both halves beside 12 accumulators, and LLVM would spill rather than load

@@ -27,6 +27,13 @@ inline constexpr int64_t kWeightPrefetchCycles = 7;
 /// (48 KiB), K = 2048 and 8192: 512 is ahead of 256, 1024 and 2048.
 inline constexpr int64_t kAmxBlockK = 512;
 
+/// Where a weight is copied to f32 (`CpuIsa::widensWeight`): most k of a pass,
+/// of which the copy of a microkernel's rows takes a third of the first-level
+/// cache and that of a tile's columns an eighth of the second, and rows from
+/// which on the copy is worth its time.
+inline constexpr int64_t kWidenBlockK = 512;
+inline constexpr int64_t kWidenMinRows = 64;
+
 struct CpuTileSizes {
   /// Rows of a gemm's workgroup: a tile of f32 accumulators of the widest
   /// block_n takes an eighth of the second-level cache.
