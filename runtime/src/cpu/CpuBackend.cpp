@@ -158,13 +158,11 @@ CpuBackend::load(const module::Module &file) {
                    std::string("the module has no code for cpu:") +
                        stringify(chosen) + ", it has " + quote(listCode(file))};
   } else {
-    // The host is asked for what the module has: of tiles that has effects.
-    for (IsaVariant variant : isaVariants)
-      if (const module::Code *candidate = find(variant);
-          candidate && hostSupports(variant)) {
-        best = candidate;
-        chosen = variant;
-      }
+    if (std::optional<IsaVariant> variant = chooseVariant(
+            [&](IsaVariant variant) { return find(variant) != nullptr; })) {
+      chosen = *variant;
+      best = find(chosen);
+    }
     if (!best)
       return Error{ErrorCode::unsupported,
                    "the module has no code for this CPU: it has " +

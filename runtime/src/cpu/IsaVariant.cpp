@@ -1,4 +1,5 @@
 #include "cpu/IsaVariant.h"
+#include "cpu/MultiplyRates.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <cpuid.h>
@@ -84,6 +85,19 @@ bool prefill::rt::hostSupports(IsaVariant variant) {
   }
 #endif
   return false;
+}
+
+std::optional<IsaVariant>
+prefill::rt::chooseVariant(const std::function<bool(IsaVariant)> &isOffered) {
+  // The host is asked for what is offered alone: of tiles that has effects.
+  std::optional<IsaVariant> best;
+  for (IsaVariant variant : isaVariants)
+    if (isOffered(variant) && hostSupports(variant))
+      best = variant;
+  if (best == IsaVariant::avx512_bf16 && isOffered(IsaVariant::avx512) &&
+      hostPrefersFma())
+    return IsaVariant::avx512;
+  return best;
 }
 
 std::string prefill::rt::hostVariants() {

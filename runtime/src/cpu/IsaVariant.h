@@ -2,6 +2,7 @@
 #ifndef PREFILL_RUNTIME_CPU_ISAVARIANT_H
 #define PREFILL_RUNTIME_CPU_ISAVARIANT_H
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +27,12 @@ std::optional<IsaVariant> parseIsaVariant(std::string_view name);
 /// is Linux's permission to use them, which the first question obtains for the
 /// whole process: larger frames of signals from then on.
 bool hostSupports(IsaVariant variant);
+
+/// What to run of the variants that `isOffered` says yes to: the most capable
+/// one that the host supports, but avx512 in place of avx512_bf16 where the
+/// host is faster at it (MultiplyRates.h). None where it supports none of them.
+std::optional<IsaVariant>
+chooseVariant(const std::function<bool(IsaVariant)> &isOffered);
 
 /// "avx2, avx512": what this CPU runs; "none of avx2, ..." if nothing.
 std::string hostVariants();
