@@ -40,7 +40,9 @@ public:
 
   Result<Sample> run(const Row &row) override {
     PlanWalk &walk = *walks.at(row.name);
-    PeakProbe::Timing timing = probe.time(denominator, [&] { walk.runHere(); });
+    PeakProbe::Timing timing = probe.time(
+        denominator, [&] { walk.runHere(); },
+        comparesWithDot(row.dtype, models.front().second->variant()));
     Sample sample{timing.seconds, row.flops(), timing.peak, timing.cpuShare};
     sample.dotPeak = timing.dotPeak;
     return sample;

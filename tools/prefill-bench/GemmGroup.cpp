@@ -69,7 +69,9 @@ public:
     PlanWalk &walk = *walks.at(row.tokens);
     if (Result<uint32_t> found = walk.seek(row.projection.launch); !found)
       return found.takeError();
-    PeakProbe::Timing timing = probe.time(denominator, [&] { walk.runHere(); });
+    PeakProbe::Timing timing = probe.time(
+        denominator, [&] { walk.runHere(); },
+        comparesWithDot(row.dtype, model->variant()));
     walk.advance();
     Sample sample{timing.seconds, row.flops(), timing.peak, timing.cpuShare};
     sample.dotPeak = timing.dotPeak;

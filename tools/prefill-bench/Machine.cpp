@@ -71,9 +71,6 @@ std::string prefill::bench::slugOf(const std::string &name) {
 }
 
 IsaVariant prefill::bench::bestVariant() {
-  IsaVariant best = IsaVariant::avx2;
-  for (IsaVariant variant : prefill::rt::isaVariants)
-    if (prefill::rt::hostSupports(variant))
-      best = variant;
-  return best;
+  return prefill::rt::chooseVariant([](IsaVariant) { return true; })
+      .value_or(IsaVariant::avx2);
 }

@@ -26,8 +26,8 @@ std::string slugOf(const std::string &name);
 /// names.
 std::string cpuSlug();
 
-/// The most capable variant that the host runs. Every x86 host that this tool
-/// starts on is expected to have AVX2.
+/// The variant that runs where nobody asks for another. Every x86 host that
+/// this tool starts on is expected to have AVX2.
 rt::IsaVariant bestVariant();
 
 } // namespace prefill::bench

@@ -58,8 +58,9 @@ public:
     if (Result<void> ok = chosen.cache->truncate(0, begin); !ok)
       return ok.takeError();
     Result<void> result;
-    PeakProbe::Timing timing =
-        probe.time(peak(row), [&] { result = append(chosen, begin, end); });
+    PeakProbe::Timing timing = probe.time(
+        peak(row), [&] { result = append(chosen, begin, end); },
+        !decode && comparesWithDot(row.dtype, model->variant()));
     if (!result)
       return result.takeError();
     double work = decode ? bytesOfStep(end) : double(chosen.session->flops());

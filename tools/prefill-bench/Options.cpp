@@ -184,8 +184,8 @@ rows
   --threads=N           threads of the kernels and of the probe (default 1). None is pinned: the process's affinity
                         holds, so use taskset to choose processors
   --rounds=N            timed runs of each row (default 9)
-  --isa=NAME            avx2, avx512, avx512_bf16 or amx_bf16, for every row (default: the best that the CPU and the
-                        module have; rows like gemm-avx2/ have their own). The probe follows, and oneDNN is kept from
+  --isa=NAME            avx2, avx512, avx512_bf16 or amx_bf16, for every row (default: what prefill-run takes on
+                        this CPU; rows like gemm-avx2/ have their own). The probe follows, and oneDNN is kept from
                         anything better. f32 and f16 have no code of amx_bf16: there it means avx512_bf16
   --json=FILE           write the rows as a JSON list as well
   --device=D            cpu (default), or cuda or cuda:N: the launches of every module in --modules, compiled for the GPU,
@@ -213,9 +213,9 @@ modules
 
 ratio   median over the rounds of (work a second / peak). The peak is the larger of two probes, right before and right
         after each timed run, on as many threads: a loop over registers of tdpbf16ps (bf16 with AMX), vdpbf16ps
-        (bf16 with AVX-512-BF16) or vfmadd231ps; for decode/ rows a streaming read of a buffer eight times the last cache. For startup/ rows: the time of
-        the first start over that of the second, which finds the packed weights. Where the peak is tdpbf16ps, the JSON
-        has vdpbf16ps_ratio too: the same work over what vdpbf16ps does in the same rounds.
+        (bf16 with AVX-512-BF16) or vfmadd231ps (also bf16 where that is the faster of the two); for decode/ rows a streaming read of a buffer eight times the last cache. For startup/ rows: the time of
+        the first start over that of the second, which finds the packed weights. Where bf16 has something faster than vdpbf16ps,
+        the JSON has vdpbf16ps_ratio too: the same work over what vdpbf16ps does in the same rounds.
 spread  (75th - 25th percentile) / median of these ratios.
 oneDNN  our ratio over that of oneDNN's plain matmul (no epilogue) of the same size, run right after, median.
 Rows of one module are interleaved: a round runs each once.

@@ -84,6 +84,12 @@ Peak prefill::bench::arithmeticPeak(std::string_view dtype,
              : Peak::fmaZmm;
 }
 
+bool prefill::bench::comparesWithDot(std::string_view dtype,
+                                     IsaVariant variant) {
+  return dtype == "bf16" && variant != IsaVariant::avx512_bf16 &&
+         variant == bestVariant() && rt::hostSupports(IsaVariant::avx512_bf16);
+}
+
 PeakProbe::PeakProbe(int threads) : numThreads(threads), rates(threads) {
   for (int thread = 1; thread < threads; ++thread)
     workers.emplace_back([this, thread] { workerLoop(thread); });
@@ -191,17 +197,16 @@ double PeakProbe::readBandwidth(size_t bytesPerThread) {
   });
 }
 
-PeakProbe::Timing PeakProbe::time(Peak peak,
-                                  const std::function<void()> &work) {
-  bool tiles = peak == Peak::tileBf16;
-  double dotBefore = tiles ? measure(Peak::dotBf16Zmm) : 0;
+PeakProbe::Timing PeakProbe::time(Peak peak, const std::function<void()> &work,
+                                  bool besideDot) {
+  double dotBefore = besideDot ? measure(Peak::dotBf16Zmm) : 0;
   double before = measure(peak);
   double cpuStart = cpuNow(), start = now();
   work();
   double seconds = now() - start, cpuSeconds = cpuNow() - cpuStart;
   Timing timing{seconds, std::max(before, measure(peak)),
                 cpuSeconds / seconds / numThreads};
-  if (tiles)
+  if (besideDot)
     timing.dotPeak = std::max(dotBefore, measure(Peak::dotBf16Zmm));
   return timing;
 }

@@ -33,6 +33,10 @@ const char *stringify(Peak peak);
 /// has instructions faster than the f32 FMA, on AVX-512-BF16 and AMX.
 Peak arithmeticPeak(std::string_view dtype, rt::IsaVariant variant);
 
+/// Whether rows say what they are to vdpbf16ps as well: bf16 where the host has
+/// that instruction and, left to itself, runs something faster.
+bool comparesWithDot(std::string_view dtype, rt::IsaVariant variant);
+
 /// Runs the loops on a fixed number of threads at once.
 class PeakProbe {
 public:
@@ -56,11 +60,13 @@ public:
     double seconds;  ///< of the work
     double peak;     ///< the larger of the probe before and the one after
     double cpuShare; ///< CPU time of the process / (seconds * threads)
-    /// Where `peak` is tiles': that of vdpbf16ps, the larger of two as well.
+    /// That of vdpbf16ps, the larger of two as well, where it was asked for.
     std::optional<double> dotPeak = {};
   };
-  /// Times `work` between two probes (of tiles: two of vdpbf16ps around them).
-  Timing time(Peak peak, const std::function<void()> &work);
+  /// Times `work` between two probes; `besideDot`: and two of vdpbf16ps around
+  /// them.
+  Timing time(Peak peak, const std::function<void()> &work,
+              bool besideDot = false);
 
 private:
   /// Runs body(thread) on every thread, started together; returns the sum of

@@ -1,4 +1,5 @@
 #include "ProbeLoops.h"
+#include "cpu/MultiplyLoops.h"
 
 #include <immintrin.h>
 
@@ -6,57 +7,7 @@ using namespace prefill::bench;
 using prefill::rt::hostSupports;
 using prefill::rt::IsaVariant;
 
-// Inline assembly: a compiler could otherwise fold constants or rearrange the
-// loop. An asm statement takes 30 operands, and an accumulator counts twice:
-// twelve accumulators a statement.
-#define PREFILL_TWELVE(INSTRUCTION, CONSTRAINT, A, X, Y)                       \
-  asm volatile(                                                                \
-      INSTRUCTION                                                              \
-      " %12, %13, %0\n\t" INSTRUCTION " %12, %13, %1\n\t" INSTRUCTION          \
-      " %12, %13, %2\n\t" INSTRUCTION " %12, %13, %3\n\t" INSTRUCTION          \
-      " %12, %13, %4\n\t" INSTRUCTION " %12, %13, %5\n\t" INSTRUCTION          \
-      " %12, %13, %6\n\t" INSTRUCTION " %12, %13, %7\n\t" INSTRUCTION          \
-      " %12, %13, %8\n\t" INSTRUCTION " %12, %13, %9\n\t" INSTRUCTION          \
-      " %12, %13, %10\n\t" INSTRUCTION " %12, %13, %11"                        \
-      : "+" CONSTRAINT(A##0), "+" CONSTRAINT(A##1), "+" CONSTRAINT(A##2),      \
-        "+" CONSTRAINT(A##3), "+" CONSTRAINT(A##4), "+" CONSTRAINT(A##5),      \
-        "+" CONSTRAINT(A##6), "+" CONSTRAINT(A##7), "+" CONSTRAINT(A##8),      \
-        "+" CONSTRAINT(A##9), "+" CONSTRAINT(A##10), "+" CONSTRAINT(A##11)     \
-      : CONSTRAINT(X), CONSTRAINT(Y))
-#define PREFILL_ACCUMULATORS(TYPE, A, X)                                       \
-  TYPE A##0 = X, A##1 = X, A##2 = X, A##3 = X, A##4 = X, A##5 = X, A##6 = X,   \
-       A##7 = X, A##8 = X, A##9 = X, A##10 = X, A##11 = X
-
 namespace {
-
-// One factor is 0: the accumulators stay finite for ever.
-__attribute__((target("avx2,fma"))) void loopFmaYmm(int64_t repetitions) {
-  __m256 x = _mm256_setzero_ps(), y = _mm256_set1_ps(0.5f);
-  PREFILL_ACCUMULATORS(__m256, a, y);
-  for (int64_t i = 0; i < repetitions; ++i)
-    PREFILL_TWELVE("vfmadd231ps", "x", a, x, y);
-}
-
-__attribute__((target("avx512f"))) void loopFmaZmm(int64_t repetitions) {
-  __m512 x = _mm512_setzero_ps(), y = _mm512_set1_ps(0.5f);
-  PREFILL_ACCUMULATORS(__m512, a, y);
-  PREFILL_ACCUMULATORS(__m512, b, y);
-  for (int64_t i = 0; i < repetitions; ++i) {
-    PREFILL_TWELVE("vfmadd231ps", "v", a, x, y);
-    PREFILL_TWELVE("vfmadd231ps", "v", b, x, y);
-  }
-}
-
-__attribute__((target("avx512f,avx512bf16"))) void
-loopDotBf16Zmm(int64_t repetitions) {
-  __m512 x = _mm512_setzero_ps(), y = _mm512_set1_ps(0.5f);
-  PREFILL_ACCUMULATORS(__m512, a, y);
-  PREFILL_ACCUMULATORS(__m512, b, y);
-  for (int64_t i = 0; i < repetitions; ++i) {
-    PREFILL_TWELVE("vdpbf16ps", "v", a, x, y);
-    PREFILL_TWELVE("vdpbf16ps", "v", b, x, y);
-  }
-}
 
 /// What ldtilecfg reads: every tile of 16 rows x 64 bytes.
 struct alignas(64) TileConfig {
@@ -124,21 +75,18 @@ __attribute__((target("avx2"))) void readYmm(const std::byte *memory,
 
 } // namespace
 
-#undef PREFILL_TWELVE
-#undef PREFILL_ACCUMULATORS
-
 prefill::bench::ArithmeticLoop prefill::bench::arithmeticLoop(Peak peak) {
-  // A multiply-accumulate is two operations; vdpbf16ps does two in a lane,
-  // tdpbf16ps 32 for each of 16 x 16 elements.
+  // A multiply-accumulate is two operations; tdpbf16ps does 32 for each of
+  // 16 x 16 elements.
   switch (peak) {
   case Peak::tileBf16:
     return {loopTileBf16, 4 * 16 * 16 * 32 * 2.0};
   case Peak::dotBf16Zmm:
-    return {loopDotBf16Zmm, 24 * 16 * 4.0};
+    return {rt::loopDotBf16Zmm, rt::flopsDotBf16Zmm};
   case Peak::fmaZmm:
-    return {loopFmaZmm, 24 * 16 * 2.0};
+    return {rt::loopFmaZmm, rt::flopsFmaZmm};
   default:
-    return {loopFmaYmm, 12 * 8 * 2.0};
+    return {rt::loopFmaYmm, rt::flopsFmaYmm};
   }
 }
 

@@ -358,7 +358,8 @@ run
                         or cuda-emu:sm_XX: the CUDA kernels executed and checked on the CPU (slow)
   --emulation-seed N    on cuda-emu: the order in which threads run (default 0: ascending)
   --isa NAME            avx2, avx512, avx512_bf16 or amx_bf16: short for --device cpu:NAME (default: the
-                        best that the CPU and the module have)
+                        best that the CPU and the module have; avx512 in place of avx512_bf16 where a start
+                        measures that the CPU multiplies bf16 faster that way)
   --poison              fill unused memory with NaN, guard every buffer, fail on a stray write
 output
   --logits-out F.npy    f32 [rows, vocab_size]: logits of the prompt's last token
