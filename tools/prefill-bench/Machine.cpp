@@ -74,3 +74,11 @@ IsaVariant prefill::bench::bestVariant() {
   return prefill::rt::chooseVariant([](IsaVariant) { return true; })
       .value_or(IsaVariant::avx2);
 }
+
+IsaVariant prefill::bench::mostCapableVariant() {
+  IsaVariant most = IsaVariant::avx2;
+  for (IsaVariant variant : prefill::rt::isaVariants)
+    if (prefill::rt::hostSupports(variant))
+      most = variant;
+  return most;
+}

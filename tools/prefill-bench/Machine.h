@@ -29,6 +29,8 @@ std::string cpuSlug();
 /// The variant that runs where nobody asks for another. Every x86 host that
 /// this tool starts on is expected to have AVX2.
 rt::IsaVariant bestVariant();
+/// The one with the most instructions, whether it is the fastest or not.
+rt::IsaVariant mostCapableVariant();
 
 } // namespace prefill::bench
 

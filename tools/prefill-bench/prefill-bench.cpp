@@ -339,7 +339,7 @@ Result<void> execute(const Options &options) {
       return list(rows);
     if (!options.isa.empty()) {
       forceIsa(rows, options.isa);
-      if (*prefill::rt::parseIsaVariant(options.isa) < bestVariant())
+      if (*prefill::rt::parseIsaVariant(options.isa) < mostCapableVariant())
         MatmulPeer::limitIsa(options.isa);
     }
   }

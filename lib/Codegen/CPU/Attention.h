@@ -39,14 +39,20 @@ struct AttentionKernelShape {
   int64_t queryPitch = 0, outPitch = 0;
   /// The cache's pages are panels already.
   bool isPacked = false;
-  /// And the microkernel reads them in place; else they are copied as f32.
-  bool readsPages() const { return isPacked && elementType == storedType; }
+  /// Pages of bf16 that are multiplied as f32 are copied, once for all rows of
+  /// a workgroup. Few rows split their pairs in place, which gives the same
+  /// bits: this is set while their code is emitted.
+  bool fewRows = false;
+  bool canReadPages() const { return isPacked && elementType == storedType; }
+  bool readsPages() const { return canReadPages() || (isPacked && fewRows); }
 
   int64_t numHeads() const { return numKvHeads * group; }
   int64_t rows() const { return blockQ * group; }
-  int64_t kPackSize() const { return kPack(elementType); }
+  /// Of the microkernels' right operands.
+  Type panelType() const { return readsPages() ? storedType : elementType; }
+  int64_t kPackSize() const { return kPack(panelType()); }
   /// Channels of a packed query row or key, zero-padded.
-  int64_t depth() const { return llvm::alignTo(headDimQk, kPackSize()); }
+  int64_t depth() const { return llvm::alignTo(headDimQk, kPack(storedType)); }
   /// Columns of an accumulator row, zero-padded.
   int64_t columns() const { return llvm::alignTo(headDimV, kPanelN); }
   /// Of the panel of 32 keys.
@@ -57,13 +63,14 @@ struct AttentionKernelShape {
 /// Scratch of a thread.
 struct AttentionScratch {
   Value query; // T [block_q * group, depth]
-  // Panels of 32 keys. With pages in the cache there is one panel of values
-  // and none of keys.
-  Value keys;        // T [block_kv / 32, depth / k_pack, 32, k_pack]
-  Value values;      // T [block_kv / 32, columns / 32, 32 / k_pack, 32, k_pack]
-  Value accumulator; // f32 [block_q * group, columns]
-  Value rowMax;      // f32 [block_q * group]
-  Value rowSum;      // f32 [block_q * group, 16]: a sum for each lane
+  // Panels of 32 keys; none where the cache's pages are only read in place.
+  Value keys;   // T [block_kv / 32, depth / k_pack, 32, k_pack]
+  Value values; // T [block_kv / 32, columns / 32, 32 / k_pack, 32, k_pack]
+  // Of pages: the values of a sequence's last one, as stored.
+  Value lastValues;
+  Value accumulator;       // f32 [block_q * group, columns]
+  Value rowMax;            // f32 [block_q * group]
+  Value rowSum;            // f32 [block_q * group, 16]: a sum for each lane
   Value firstKey, numKeys; // i32 [block_q * group]: keys that a row sees
   // i64 [block_kv]: element offset of each key's head in the cache, or
   // [block_kv / 32] of each page's head
@@ -156,9 +163,9 @@ void packQuery(AttentionContext &context, const AttentionRows &rows,
 ///
 /// Where the cache holds panels, their places are noted, and the values of the
 /// sequence's last page copied, with zeros in the unused slots, if it isn't
-/// full. Their keys may be NaN: the mask replaces the scores. Panels of bf16
-/// that are multiplied as f32 are copied whole; what unused slots hold is
-/// copied, but not multiplied.
+/// full. Their keys may be NaN: the mask replaces the scores. Pages that are
+/// copied as f32 are copied whole: values in unused slots are left out of the
+/// product, whose steps are single keys then.
 void packBlock(AttentionContext &context, const AttentionRows &rows,
                const AttentionBlock &block, BlockMask mask);
 

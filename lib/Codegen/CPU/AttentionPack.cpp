@@ -243,7 +243,7 @@ static void locatePages(AttentionContext &context, const AttentionRows &rows,
     Value page = b.toIndex(
         memref::LoadOp::create(b, scratch.keyOffsets, ValueRange{last}));
     copyVNNIValues(b, context.isa, block.cache.value, page,
-                   context.shape.columns(), numTokens, scratch.values);
+                   context.shape.columns(), numTokens, scratch.lastValues);
   });
 }
 

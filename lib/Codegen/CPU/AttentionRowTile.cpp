@@ -78,7 +78,7 @@ void RowTileEmitter::forEachRunOfValues(
     Value copied =
         b.min(b.max(b.divide(block.numKeys, kPanelN), firstPanel), endPanel);
     multiply(firstPanel, copied, block.cache.value, inCache);
-    multiply(copied, endPanel, scratch.values,
+    multiply(copied, endPanel, scratch.lastValues,
              [&](Value) { return b.index(0); });
   }
 }

@@ -7,9 +7,10 @@
 // start at the rescaled O. What is one number for a row is computed for all
 // rows of the microkernel in one vector.
 //
-// bf16: P is rounded before the product, and row_sum adds up the rounded
-// values. The weights of a row then sum to exactly 1 and rounding moves the
-// result towards some values and away from others, instead of scaling it.
+// bf16 by vdpbf16ps or AMX: P is rounded before the product, and row_sum adds
+// up the rounded values. The weights of a row then sum to exactly 1 and
+// rounding moves the result towards some values and away from others, instead
+// of scaling it.
 //
 //===----------------------------------------------------------------------===//
 #include "AmxTiles.h"
@@ -37,13 +38,10 @@ AttentionScratch AttentionScratch::allocate(KernelBuilder &b, KernelABI &abi,
   Type f32 = b.getF32Type(), i32 = b.getI32Type();
   AttentionScratch scratch;
   scratch.query = make(shape.elementType, rows * shape.depth());
-  if (shape.readsPages()) {
-    scratch.values = make(shape.elementType, shape.valuePanelElements());
-  } else {
-    // A page of keys with an odd head_dim ends in zeros, which the next panel
-    // overwrites.
-    scratch.keys =
-        make(shape.elementType, shape.blockKv * shape.depth() + kPanelN);
+  if (shape.isPacked)
+    scratch.lastValues = make(shape.storedType, shape.valuePanelElements());
+  if (!shape.canReadPages()) {
+    scratch.keys = make(shape.elementType, shape.blockKv * shape.depth());
     scratch.values = make(shape.elementType, shape.blockKv * shape.columns());
   }
   scratch.accumulator = make(f32, rows * shape.columns());
@@ -97,7 +95,7 @@ private:
   void emitScorePart(Value panel, int64_t part, SmallVector<Value> &largest) {
     int64_t vectors = microColumns() / lanes;
     MicrokernelOperands operands;
-    operands.elementType = shape.elementType;
+    operands.elementType = shape.panelType();
     operands.a = scratch.query;
     for (int64_t r = 0; r < count; ++r)
       operands.aRowOffsets.push_back(b.mul(b.add(firstRow, r), shape.depth()));
@@ -105,9 +103,10 @@ private:
     Value start = shape.readsPages() ? pageOffset(panel)
                                      : b.mul(panel, shape.keyPanelElements());
     operands.bOffsets =
-        panelVectorOffsets(b, isa, shape.elementType, start, part, vectors);
+        panelVectorOffsets(b, isa, shape.panelType(), start, part, vectors);
     operands.bStepStride = kPanelN * shape.kPackSize();
-    operands.steps = b.index(shape.depth() / shape.kPackSize());
+    operands.steps =
+        b.index(llvm::divideCeil(shape.headDimQk, shape.kPackSize()));
     if (prefetchesPages())
       operands.prefetchDistance = b.sub(pageOffset(b.add(panel, 1)), start);
     SmallVector<Value> scores = emitMicrokernel(b, isa, operands);
@@ -193,7 +192,7 @@ private:
                         llvm::function_ref<Value(Value)> panelStart) {
       sums = b.forLoop(begin, end, 1, sums, [&](Value panel, ValueRange sums) {
         MicrokernelOperands operands;
-        operands.elementType = shape.elementType;
+        operands.elementType = shape.panelType();
         operands.a = scratch.probabilities;
         for (int64_t r = 0; r < count; ++r)
           operands.aRowOffsets.push_back(
@@ -202,7 +201,7 @@ private:
         Value start =
             b.add(panelStart(panel), b.mul(columnPanel, kPanelN * kPanelN));
         operands.bOffsets =
-            panelVectorOffsets(b, isa, shape.elementType, start, part, vectors);
+            panelVectorOffsets(b, isa, shape.panelType(), start, part, vectors);
         operands.bStepStride = kPanelN * shape.kPackSize();
         operands.steps = valueSteps(panel);
         if (prefetchesPages() && values == block.cache.value)

@@ -8,7 +8,8 @@ using namespace mlir::prefill;
 
 // What a workgroup touches again for every KV block: query and f32 accumulator
 // of all rows of the group, and the packed block. The other half of the
-// second-level cache is for the KV cache's own rows on their way in.
+// second-level cache is for the KV cache's own rows on their way in (or, where
+// bf16 is copied as f32, for the copies' other halves: one tile for all ISAs).
 static int64_t workingSetBytes(const CpuCaches &caches) {
   return caches.l2 / 2;
 }

@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
+#include "prefill/Codegen/CPU/AttentionTileTable.h"
 #include "prefill/Codegen/CPU/EmitKernels.h"
 #include <numbers>
 
@@ -214,8 +215,20 @@ private:
     block.numKeys =
         b.min(b.sub(rows.seqlenKv, block.firstKey), context.shape.blockKv);
     block.cache = abi.cache(op.getCache());
-    packBlock(context, rows, block, op.getMask());
-    emitBlockForRows(context, rows, block, op.getMask());
+    auto emitForRows = [&](bool fewRows) {
+      context.shape.fewRows = fewRows;
+      packBlock(context, rows, block, op.getMask());
+      emitBlockForRows(context, rows, block, op.getMask());
+    };
+    if (!context.shape.isPacked || context.shape.canReadPages()) {
+      emitForRows(false);
+      return success();
+    }
+    Value count = b.mul(b.sub(rows.rowEnd, rows.rowBegin), context.shape.group);
+    b.ifThenElse(
+        b.compare(arith::CmpIPredicate::sle, count,
+                  b.index(kAttentionMicroRows)),
+        [&] { emitForRows(true); }, [&] { emitForRows(false); });
     return success();
   }
 

@@ -3,7 +3,8 @@
 // A workgroup is block_m rows by block_n columns. For every panel of packed
 // columns microkernels run down the rows of the chunk and put f32 accumulators
 // into scratch that stays in the first-level cache; the epilogue then goes over
-// the rows. Weights of a panel are read from memory once for all rows.
+// the rows. Weights of a panel are read from memory once for all rows. Where a
+// pass's weights are copied first, microkernels go over all panels row by row.
 //
 //===----------------------------------------------------------------------===//
 #include "AmxTiles.h"
@@ -370,7 +371,7 @@ private:
 
   /// From a panel's part of this pass to what takes its place in the copy next,
   /// in elements of the weight: its part of the next pass, or the same place of
-  /// the next workgroup's tile.
+  /// the next workgroup's tile (of the first one where that is narrower).
   Value distanceToNextPass(Value firstPanel, Value count, int64_t blockSteps) {
     auto select = [&](Value condition, Value yes, Value no) -> Value {
       return arith::SelectOp::create(b, condition, yes, no);

@@ -20,7 +20,7 @@ public:
     aStep = b.mul(step, kPack(ops.elementType));
     bStep = b.mul(step, ops.bStepStride);
     if (ops.prefetchStart)
-      prefetch(ops.prefetchSource ? ops.prefetchSource : ops.b,
+      prefetch(ops.prefetchSource,
                b.add(ops.prefetchStart, b.mul(step, ops.prefetchStride)));
   }
 
@@ -53,7 +53,7 @@ public:
       break;
     }
     case MacKind::Bf16Split: {
-      if (ops.unknownZero) {
+      if (ops.unknownZero && lanes < 16) {
         multiplyAdd(acc, loadHalves(0), 0);
         multiplyAdd(acc, loadHalves(1), 1);
         break;
@@ -92,8 +92,6 @@ private:
     for (auto [r, rowOffset] : llvm::enumerate(ops.aRowOffsets)) {
       Value scalar = memref::LoadOp::create(
           b, ops.a, b.add(b.add(rowOffset, aStep), part));
-      if (!scalar.getType().isF32())
-        scalar = arith::ExtFOp::create(b, b.getF32Type(), scalar);
       Value row = vector::BroadcastOp::create(b, b.vectorF32(lanes), scalar);
       for (size_t v = 0; v < vectors; ++v) {
         Value &sum = acc[r * vectors + v];

@@ -2,7 +2,8 @@
 //
 // A page of the KV layout `paged_vnni` holds 32 tokens of one head in the order
 // that the microkernel reads its right operand, so that attention needs no
-// packing pass. k_pack is 2 for bf16 and 1 for f32:
+// packing pass; without vdpbf16ps, many rows share an f32 copy. k_pack is 2 for
+// bf16 and 1 for f32:
 //
 //   keys    [depth / k_pack, 32 tokens, k_pack features]
 //   values  [columns / 32, 32 / k_pack, 32 features, k_pack tokens]

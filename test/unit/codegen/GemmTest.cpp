@@ -84,13 +84,16 @@ TEST_P(GemmTest, EveryRowCountAndRaggedColumns) {
         GemmCase{96, 128, 96, 64, 0, 64}, GemmCase{131, 130, 32, 64, 0, 32},
         // A pair of k whose second half is padding.
         GemmCase{64, 33, 64}, GemmCase{64, 129, 64, 64, 0, 64},
-        // Two chunks of rows take all tiles before the third does.
+        // Chunks of whole microkernels are taller than block_m.
+        GemmCase{32, 64, 32, 60},
+        // Two chunks of rows take all tiles before the third does, or each.
+        GemmCase{96, 64, 32, 64, 0, 0, 64},
         GemmCase{96, 64, 32, 8, 0, 0, 16}}) {
     CompiledKernel kernel(gemmText(c, element(), "f32"), isa());
     ASSERT_TRUE(kernel.ok());
     Matrix w = Matrix(c.n, c.k, element()).randomize(1);
-    for (int64_t rows : {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,
-                         12, 13, 14, 15, 16, 17, 63, 64, 65, 130}) {
+    for (int64_t rows : {1,  2,  3,  4,  5,  6,  7,  8,  9,  10,  11,
+                         12, 13, 14, 15, 16, 17, 63, 64, 65, 128, 130}) {
       Matrix x = Matrix(rows, c.k, element()).randomize(unsigned(rows));
       expectProduct(run(kernel, c, x, w), x, w);
       if (HasFatalFailure())

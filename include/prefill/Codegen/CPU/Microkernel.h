@@ -30,14 +30,13 @@ struct MicrokernelOperands {
   /// Elements ahead of what it reads of the right operand that a step asks the
   /// second-level cache for; null: it does not.
   Value prefetchDistance = {};
-  /// Or: a step asks it for the line with this element of prefetchSource, the
-  /// right operand where null, which is prefetchStride elements on in the next
-  /// step.
+  /// Or: a step asks it for the line with this element of prefetchSource,
+  /// which is prefetchStride elements on in the next step.
   Value prefetchStart = {}, prefetchStride = {}, prefetchSource = {};
   /// An index that is 0, which LLVM cannot know (KernelABI.h). With it the odd
-  /// halves of split pairs are loaded on their own: 16 registers do not hold
-  /// both halves beside 12 accumulators, and LLVM would spill rather than load
-  /// twice.
+  /// halves of split pairs are loaded on their own where there are 16
+  /// registers, which do not hold both halves beside 12 accumulators: LLVM
+  /// would spill rather than load twice.
   Value unknownZero = {};
 };
 

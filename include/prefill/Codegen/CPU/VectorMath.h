@@ -18,9 +18,9 @@ Value emitExp(KernelBuilder &b, Value x);
 /// below 2e-7. Any number of lanes, no instruction of one ISA.
 Value emitExp2(KernelBuilder &b, Value x);
 
-/// 2^x for x <= 0, exactly 0 for -inf, for a value that becomes an
-/// `elementType` (f32 or bf16): relative error below 1.3e-4 before a rounding
-/// to bf16, below 2e-7 for f32. Below 2^-126 a denormal or 0. Six to eight
+/// 2^x for x <= 0, exactly 0 for -inf, as exact as weights of values of
+/// `elementType` need: relative error below 1.3e-4 for bf16, below 2e-7 for
+/// others. Below 2^-126 a denormal or 0. Six to eight
 /// instructions where the ISA has vreduceps and vscalefps.
 Value emitExp2For(KernelBuilder &b, const CpuIsa &isa, Value x,
                   Type elementType);
