@@ -334,17 +334,18 @@ private:
       amxRows->emitPanel(panel);
   }
 
+  Value select(Value condition, Value yes, Value no) {
+    return arith::SelectOp::create(b, condition, yes, no);
+  }
+  Value below(Value lhs, Value rhs) {
+    return b.compare(arith::CmpIPredicate::ult, lhs, rhs);
+  }
+
   /// From panel `q` to what is multiplied next, in elements of the weight: the
   /// next panel, the first one's k of the next pass, the next workgroup's first
   /// panel. That one has the same tile and the group's next chunk of rows, then
   /// the next tile (TileGemm). 0 where nothing follows.
   Value distanceToNext(Value firstPanel, Value count, Value q, bool onlyPass) {
-    auto select = [&](Value condition, Value yes, Value no) -> Value {
-      return arith::SelectOp::create(b, condition, yes, no);
-    };
-    auto below = [&](Value lhs, Value rhs) {
-      return b.compare(arith::CmpIPredicate::ult, lhs, rhs);
-    };
     int64_t stepStride = kPanelN * shape.kPackSize();
     Value toStart = b.mul(firstStep, stepStride);
     Value toFirst = b.mul(b.sub(count, b.index(1)), shape.panelElements());
@@ -373,12 +374,6 @@ private:
   /// in elements of the weight: its part of the next pass, or the same place of
   /// the next workgroup's tile (of the first one where that is narrower).
   Value distanceToNextPass(Value firstPanel, Value count, int64_t blockSteps) {
-    auto select = [&](Value condition, Value yes, Value no) -> Value {
-      return arith::SelectOp::create(b, condition, yes, no);
-    };
-    auto below = [&](Value lhs, Value rhs) {
-      return b.compare(arith::CmpIPredicate::ult, lhs, rhs);
-    };
     Value toStart = b.sub(b.index(0), b.mul(firstStep, shape.stepElements()));
     Value next = b.add(firstPanel, count);
     Value panels = select(below(b.add(next, count), b.index(shape.panels + 1)),
