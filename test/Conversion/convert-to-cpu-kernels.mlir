@@ -23,6 +23,8 @@
 // CHECK: vector.store
 // CHECK: scf.index_switch
 // CHECK: case 1
+// AVX512: memref.prefetch
+// AVX512: case 2
 // BF16: case 6
 // BF16-NOT: memref.prefetch
 // BF16: case 7

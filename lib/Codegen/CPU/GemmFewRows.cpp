@@ -83,6 +83,8 @@ private:
   /// Whether the multiply-adds of a line take long enough: a row's take a cycle
   /// with 16 lanes on one pipe or 8 lanes on two.
   bool prefetches(int64_t rows) const {
+    if (isa.prefetchesForFewRows())
+      return true;
     bool split = isa.macKind(tile.elementType) == MacKind::Bf16Split;
     return rows * (split ? 2 : 1) >= kWeightPrefetchCycles;
   }
