@@ -33,6 +33,7 @@ inline DeviceAddress addressOf(const void *pointer) {
 
 /// The other way round; only where DeviceMemory::isHost().
 inline void *hostPointer(DeviceAddress address) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): it was a pointer before.
   return reinterpret_cast<void *>(static_cast<uintptr_t>(address));
 }
 
