@@ -19,6 +19,7 @@
 #include "prefill/Codegen/CPU/Microkernel.h"
 #include "prefill/Codegen/CPU/TileTable.h"
 #include "prefill/Codegen/Common/PackedWeights.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace mlir::prefill;
@@ -272,6 +273,7 @@ private:
           panel.weight = wideWeight;
           panel.start = b.mul(q, copyElements);
           panel.steps = b.mul(steps, shape.kPackSize());
+          panel.unroll = unrollOf(panel.elementType, blockSteps);
           panel.next = b.add(panelOf(q), toNext);
           panel.isOnlyPass = shape.steps() <= blockSteps;
           emitTile(panel, stagedRows(b.index(0), microRows), columnOf(q), row);
@@ -505,9 +507,19 @@ private:
     Type elementType;
     Value weight, start; // where it begins
     Value steps;
+    int64_t unroll;
     Value next; // in the packed weight: what is asked for meanwhile
     bool isOnlyPass;
   };
+
+  /// Steps of an iteration for passes of `blockSteps` (of k_pack of the
+  /// weight's elements) over all steps, the last pass of what is left.
+  int64_t unrollOf(Type elementType, int64_t blockSteps) const {
+    int64_t perStep = shape.kPackSize() / kPack(elementType);
+    int64_t divisor = std::gcd(shape.steps(), blockSteps) * perStep;
+    bool usesFma = isa.macKind(elementType) != MacKind::Bf16Dot;
+    return usesFma && divisor % kFmaUnroll == 0 ? kFmaUnroll : 1;
+  }
 
   /// Offsets of rows in the stage.
   SmallVector<Value> stagedRows(Value first, int64_t microRows) {
@@ -523,6 +535,7 @@ private:
     panel.weight = abi.flat(gemm.getWeight());
     panel.start = b.add(start, b.mul(firstStep, shape.stepElements()));
     panel.steps = steps;
+    panel.unroll = unrollOf(panel.elementType, shape.blockSteps());
     panel.next = b.add(panel.start, nextPanel);
     panel.isOnlyPass = shape.onePass();
     forEachMicrokernel([&](Value row, int64_t microRows) {
@@ -548,6 +561,7 @@ private:
     operands.b = panel.weight;
     operands.bStepStride = kPanelN * kPack(panel.elementType);
     operands.steps = panel.steps;
+    operands.unroll = panel.unroll;
     operands.unknownZero = abi.unknownZero();
     operands.prefetchSource = abi.flat(gemm.getWeight());
     // Each tile asks for its share of what is multiplied next. All of it within

@@ -170,8 +170,12 @@ SmallVector<Value> prefill::emitMicrokernel(KernelBuilder &b, const CpuIsa &isa,
   if (start.empty())
     start.assign(operands.aRowOffsets.size() * operands.bOffsets.size(),
                  b.splatF32(0.0, isa.lanes));
-  return b.forLoop(b.index(0), operands.steps, 1, start,
-                   [&](Value step, ValueRange acc) {
-                     return Step(b, isa, operands, step).accumulate(acc);
-                   });
+  return b.forLoop(
+      b.index(0), operands.steps, operands.unroll, start,
+      [&](Value step, ValueRange acc) {
+        SmallVector<Value> sums(acc);
+        for (int64_t i = 0; i < operands.unroll; ++i)
+          sums = Step(b, isa, operands, b.add(step, i)).accumulate(sums);
+        return sums;
+      });
 }

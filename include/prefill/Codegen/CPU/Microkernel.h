@@ -27,6 +27,8 @@ struct MicrokernelOperands {
   int64_t bStepStride;
   /// Number of steps: K / k_pack.
   Value steps;
+  /// Steps that one iteration of the loop takes; `steps` is a multiple of it.
+  int64_t unroll = 1;
   /// Elements ahead of what it reads of the right operand that a step asks the
   /// second-level cache for; null: it does not.
   Value prefetchDistance = {};
