@@ -38,14 +38,17 @@
 // AVX2: memref.prefetch
 // AVX2: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
 // AVX2-NOT: vector<16xf32>
-// AVX2-COUNT-24: vector.fma {{.*}} : vector<8xf32>
+// Four steps of two k an iteration.
+// AVX2-COUNT-96: vector.fma {{.*}} : vector<8xf32>
+// AVX2-NOT: vector.fma
 // AVX2: scf.yield
 // Below 64 rows a step of two k splits pairs of columns; above, the columns are copied to f32 once for all rows.
 // AVX512: %[[FEW:.*]] = arith.cmpi slt, %{{.*}}, %c64
 // AVX512-NEXT: scf.if %[[FEW]] {
 // AVX512: scf.for {{.*}} -> (vector<16xf32>, {{.*}}) {
-// AVX512-COUNT-4: vector.load {{.*}} : memref<{{.*}}xbf16>, vector<32xbf16>
-// AVX512-COUNT-32: vector.fma {{.*}} : vector<16xf32>
+// AVX512-COUNT-2: vector.load {{.*}} : memref<{{.*}}xbf16>, vector<32xbf16>
+// AVX512-COUNT-128: vector.fma {{.*}} : vector<16xf32>
+// AVX512-NOT: vector.fma
 // AVX512: scf.yield
 // AVX512: } else {
 // AVX512: %[[PAIRS:.*]] = vector.load {{.*}} : memref<{{.*}}xbf16>, vector<32xbf16>
@@ -54,7 +57,7 @@
 // AVX512-COUNT-2: vector.store {{.*}} : memref<4096xf32>, vector<16xf32>
 // AVX512: scf.for {{.*}} -> (vector<16xf32>, {{.*}}) {
 // AVX512-COUNT-2: vector.load {{.*}} : memref<4096xf32>, vector<16xf32>
-// AVX512-COUNT-16: vector.fma {{.*}} : vector<16xf32>
+// AVX512-COUNT-64: vector.fma {{.*}} : vector<16xf32>
 // AVX512-NOT: vector.fma
 // AVX512: scf.yield
 // BF16: scf.for {{.*}} -> (vector<16xf32>, {{.*}}) {
@@ -69,6 +72,31 @@
 // CHECK: return{{$}}
 func.func private @o_proj(%x: tensor<?x64xbf16>, %w: tensor<2x32x32x2xbf16>, %batch: !prefill.batch) -> tensor<?x64xbf16> attributes {prefill.kernel} {
   %0 = prefill.gemm %x, %w {lowering_config = #prefill.lowering_config<tokens, block_m = 64, block_n = 64, block_kv = 0, panel_n = 32, row_buckets = [1]>} : tensor<?x64xbf16>, tensor<2x32x32x2xbf16> -> tensor<?x64xbf16> epilogue {
+  ^bb0(%acc: tensor<?x64xf32>):
+    prefill.yield %acc : tensor<?x64xf32>
+  }
+  return %0 : tensor<?x64xbf16>
+}
+
+// 18 steps of two k are no multiple of four: one an iteration. The 36 k of the copies are.
+// CHECK-LABEL: func private @uneven(
+// CHECK: case 1
+// CHECK: } else {
+// AVX2: scf.for {{.*}} -> (vector<8xf32>, {{.*}}) {
+// AVX2-COUNT-24: vector.fma {{.*}} : vector<8xf32>
+// AVX2-NOT: vector.fma
+// AVX2: scf.yield
+// AVX512: scf.for {{.*}} -> (vector<16xf32>, {{.*}}) {
+// AVX512-COUNT-32: vector.fma {{.*}} : vector<16xf32>
+// AVX512-NOT: vector.fma
+// AVX512: scf.yield
+// AVX512: } else {
+// AVX512: scf.for {{.*}} -> (vector<16xf32>, {{.*}}) {
+// AVX512-COUNT-64: vector.fma {{.*}} : vector<16xf32>
+// AVX512-NOT: vector.fma
+// AVX512: scf.yield
+func.func private @uneven(%x: tensor<?x36xbf16>, %w: tensor<2x18x32x2xbf16>, %batch: !prefill.batch) -> tensor<?x64xbf16> attributes {prefill.kernel} {
+  %0 = prefill.gemm %x, %w {lowering_config = #prefill.lowering_config<tokens, block_m = 64, block_n = 64, block_kv = 0, panel_n = 32, row_buckets = [1]>} : tensor<?x36xbf16>, tensor<2x18x32x2xbf16> -> tensor<?x64xbf16> epilogue {
   ^bb0(%acc: tensor<?x64xf32>):
     prefill.yield %acc : tensor<?x64xf32>
   }
