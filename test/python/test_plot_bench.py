@@ -47,6 +47,37 @@ class PlotBench(unittest.TestCase):
         for rows in ([GEMM, MODEL], [alone]):
             self.assertNotIn("relative to one thread", self.run_on(rows).stdout)
 
+    def test_rows_beside_vdpbf16ps(self):
+        result = self.run_on([{**GEMM, "vdpbf16ps_ratio": 1.8}, {**MODEL, "vdpbf16ps_ratio": 1.7},
+                              {**MODEL, "name": "model/x/f32/s512"}])
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn("(in brackets: to the vdpbf16ps probe, then over oneDNN's plain matmul in the same run)", result.stdout)
+        self.assertIn("| 6144x4096 | llama-3-8b qkv | 0.900 (1.80x, 1.02x) |", result.stdout)
+        self.assertIn("| row | threads | ratio | to vdpbf16ps | spread |", result.stdout)
+        self.assertIn("| `model/llama-3.2-1b/bf16/s512` | 1 | 0.910 | 1.70x | 2.0% |", result.stdout)
+        self.assertIn("| `model/x/f32/s512` | 1 | 0.910 |  | 2.0% |", result.stdout)
+
+    def test_a_section_of_the_page(self):
+        page = self.directory / "page.md"
+        text = ("one\n<!-- prefill-bench: begin -->\nA\n<!-- prefill-bench: end -->\n"
+                "two\n<!-- prefill-bench fma: begin -->\nB\n<!-- prefill-bench fma: end -->\nthree\n")
+        page.write_text(text)
+        result = self.run_on([MODEL], "--update-docs", "--section", "fma", "--page", page)
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "", ""))
+        new = page.read_text()
+        self.assertTrue(new.startswith(text[:text.index("B\n")]) and new.endswith(text[text.index("B\n") + 2:]), new)
+        self.assertIn("| `model/llama-3.2-1b/bf16/s512` | 1 | 0.910 |", new)
+        self.assertFalse((self.directory / "cache").exists())  # no plot
+        for arguments, expected in ((("--update-docs", "--section", "amx", "--page", page), "has no lines '<!-- prefill-bench amx: begin -->'"),
+                                    (("--section", "fma", "--page", page), "--section fma without --update-docs"),
+                                    (("--update-docs", "--page", self.directory), "cannot read")):
+            with self.subTest(expected):
+                result = self.run_on([MODEL], *arguments)
+                self.assertEqual((result.returncode, result.stdout), (1, ""))
+                self.assertRegex(result.stderr, r"\Aerror: [^\n]+\n\Z")
+                self.assertIn(expected, result.stderr)
+                self.assertEqual(page.read_text(), new)
+
     def test_rows_of_another_shape(self):
         for content, expected in (
                 ("no JSON", "cannot read"), ("[" * 100000, "cannot read"), ({}, "is not a list of rows"),
