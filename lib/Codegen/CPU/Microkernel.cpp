@@ -11,17 +11,24 @@ using namespace mlir::prefill;
 
 namespace {
 
+/// Asks the second-level cache for the line of an element.
+void prefetchLine(KernelBuilder &b, Value source, Value element) {
+  constexpr unsigned secondLevel = 2;
+  memref::PrefetchOp::create(b, source, element, /*isWrite=*/false, secondLevel,
+                             /*isDataCache=*/true);
+}
+
 /// One step of the K loop: loads of both operands and the multiply-adds.
 class Step {
 public:
+  /// The `index`-th step of an iteration that starts with step `first`.
+  /// Distances from the first one are constants that addresses take along.
   Step(KernelBuilder &b, const CpuIsa &isa, const MicrokernelOperands &ops,
-       Value step)
+       Value first, int64_t index)
       : b(b), ops(ops), lanes(isa.lanes), mac(isa.macKind(ops.elementType)) {
-    aStep = b.mul(step, kPack(ops.elementType));
-    bStep = b.mul(step, ops.bStepStride);
-    if (ops.prefetchStart)
-      prefetch(ops.prefetchSource,
-               b.add(ops.prefetchStart, b.mul(step, ops.prefetchStride)));
+    int64_t pack = kPack(ops.elementType);
+    aStep = b.add(b.mul(first, pack), index * pack);
+    bStep = b.add(b.mul(first, ops.bStepStride), index * ops.bStepStride);
   }
 
   SmallVector<Value> accumulate(ValueRange accumulators) {
@@ -122,13 +129,7 @@ private:
     Value ahead = b.add(ops.prefetchDistance, bStep);
     for (size_t v = 0; v < ops.bOffsets.size(); ++v)
       if (int64_t(v) * elements % line == 0)
-        prefetch(ops.b, b.add(ops.bOffsets[v], ahead));
-  }
-
-  void prefetch(Value source, Value element) {
-    constexpr unsigned secondLevel = 2;
-    memref::PrefetchOp::create(b, source, element, /*isWrite=*/false,
-                               secondLevel, /*isDataCache=*/true);
+        prefetchLine(b, ops.b, b.add(ops.bOffsets[v], ahead));
   }
 
   /// The pair of a row in every lane, as vector<lanes x i32>.
@@ -170,12 +171,28 @@ SmallVector<Value> prefill::emitMicrokernel(KernelBuilder &b, const CpuIsa &isa,
   if (start.empty())
     start.assign(operands.aRowOffsets.size() * operands.bOffsets.size(),
                  b.splatF32(0.0, isa.lanes));
-  return b.forLoop(
-      b.index(0), operands.steps, operands.unroll, start,
-      [&](Value step, ValueRange acc) {
-        SmallVector<Value> sums(acc);
-        for (int64_t i = 0; i < operands.unroll; ++i)
-          sums = Step(b, isa, operands, b.add(step, i)).accumulate(sums);
-        return sums;
-      });
+  // What is asked for ahead goes along: a product would take the place of a
+  // multiply-add.
+  if (operands.prefetchStart)
+    start.push_back(operands.prefetchStart);
+  SmallVector<Value> results =
+      b.forLoop(b.index(0), operands.steps, operands.unroll, start,
+                [&](Value first, ValueRange carried) {
+                  SmallVector<Value> next(carried);
+                  Value ahead =
+                      operands.prefetchStart ? next.pop_back_val() : Value();
+                  for (int64_t i = 0; i < operands.unroll; ++i) {
+                    if (ahead) {
+                      prefetchLine(b, operands.prefetchSource, ahead);
+                      ahead = b.add(ahead, operands.prefetchStride);
+                    }
+                    next = Step(b, isa, operands, first, i).accumulate(next);
+                  }
+                  if (ahead)
+                    next.push_back(ahead);
+                  return next;
+                });
+  if (operands.prefetchStart)
+    results.pop_back();
+  return results;
 }
