@@ -34,9 +34,9 @@
 // BF16: case 8
 // CHECK: } else {
 
-// The largest microkernel: 6 x 2 vectors of 8 lanes; 8 x 2 of 16.
+// The largest microkernel: 6 x 2 vectors of 8 lanes; 8 x 2 of 16. The loop carries them and what it asks for ahead.
 // AVX2: memref.prefetch
-// AVX2: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
+// AVX2: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, index) {
 // AVX2-NOT: vector<16xf32>
 // Four steps of two k an iteration.
 // AVX2-COUNT-96: vector.fma {{.*}} : vector<8xf32>
