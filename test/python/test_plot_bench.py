@@ -48,11 +48,14 @@ class PlotBench(unittest.TestCase):
             self.assertNotIn("relative to one thread", self.run_on(rows).stdout)
 
     def test_rows_beside_vdpbf16ps(self):
-        result = self.run_on([{**GEMM, "vdpbf16ps_ratio": 1.8}, {**MODEL, "vdpbf16ps_ratio": 1.7},
+        result = self.run_on([{**GEMM, "vdpbf16ps_ratio": 1.8}, {**GEMM, "name": "gemm/f32/512x6144x4096"},
+                              {**GEMM, "name": "gemm/bf16/512x4096x4096", "vdpbf16ps_ratio": 1.6, "onednn_ratio": None},
+                              {**MODEL, "vdpbf16ps_ratio": 1.7},
                               {**MODEL, "name": "model/x/f32/s512"}])
         self.assertEqual((result.returncode, result.stderr), (0, ""))
-        self.assertIn("(in brackets: to the vdpbf16ps probe, then over oneDNN's plain matmul in the same run)", result.stdout)
-        self.assertIn("| 6144x4096 | llama-3-8b qkv | 0.900 (1.80x, 1.02x) |", result.stdout)
+        self.assertIn("(after the dot: to the vdpbf16ps probe; in brackets: over oneDNN's plain matmul in the same run)", result.stdout)
+        self.assertIn("| 6144x4096 | llama-3-8b qkv | 0.900 · 1.80 (1.02x) | 0.900 (1.02x) |", result.stdout)
+        self.assertIn("| 4096x4096 | llama-3-8b o | 0.900 · 1.60 |  |", result.stdout)
         self.assertIn("| row | threads | ratio | to vdpbf16ps | spread |", result.stdout)
         self.assertIn("| `model/llama-3.2-1b/bf16/s512` | 1 | 0.910 | 1.70x | 2.0% |", result.stdout)
         self.assertIn("| `model/x/f32/s512` | 1 | 0.910 |  | 2.0% |", result.stdout)
@@ -69,14 +72,17 @@ class PlotBench(unittest.TestCase):
         self.assertIn("| `model/llama-3.2-1b/bf16/s512` | 1 | 0.910 |", new)
         self.assertFalse((self.directory / "cache").exists())  # no plot
         for arguments, expected in ((("--update-docs", "--section", "amx", "--page", page), "has no lines '<!-- prefill-bench amx: begin -->'"),
-                                    (("--section", "fma", "--page", page), "--section fma without --update-docs"),
-                                    (("--update-docs", "--page", self.directory), "cannot read")):
+                                    (("--section", "fma"), "--section or --page without --update-docs"),
+                                    (("--page", page), "--section or --page without --update-docs"),
+                                    (("--update-docs", "--section", "", "--page", page), "--section has value '', expected a word"),
+                                    (("--update-docs", "--page", self.directory), "cannot update")):
             with self.subTest(expected):
                 result = self.run_on([MODEL], *arguments)
                 self.assertEqual((result.returncode, result.stdout), (1, ""))
                 self.assertRegex(result.stderr, r"\Aerror: [^\n]+\n\Z")
                 self.assertIn(expected, result.stderr)
                 self.assertEqual(page.read_text(), new)
+        self.assertEqual(sorted(p.name for p in self.directory.iterdir()), ["page.md", "rows.json"])
 
     def test_rows_of_another_shape(self):
         for content, expected in (

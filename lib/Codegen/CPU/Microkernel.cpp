@@ -171,8 +171,8 @@ SmallVector<Value> prefill::emitMicrokernel(KernelBuilder &b, const CpuIsa &isa,
   if (start.empty())
     start.assign(operands.aRowOffsets.size() * operands.bOffsets.size(),
                  b.splatF32(0.0, isa.lanes));
-  // What is asked for ahead goes along: a product would take the place of a
-  // multiply-add.
+  // Where it asks ahead is carried along: LLVM would compute a product in every
+  // step.
   if (operands.prefetchStart)
     start.push_back(operands.prefetchStart);
   SmallVector<Value> results =

@@ -82,6 +82,7 @@ TEST_P(GemmTest, EveryRowCountAndRaggedColumns) {
         GemmCase{160, 64, 64},
         // Passes over K, the last one shorter or not.
         GemmCase{96, 128, 96, 64, 0, 64}, GemmCase{131, 130, 32, 64, 0, 32},
+        GemmCase{64, 64, 64, 64, 0, 128},
         // A pair of k whose second half is padding.
         GemmCase{64, 33, 64}, GemmCase{64, 129, 64, 64, 0, 64},
         // Chunks of whole microkernels are taller than block_m.
@@ -134,6 +135,8 @@ TEST_P(GemmTest, RowsDoNotDependOnTheirNeighbours) {
         GemmCase{96, 130, 96, 64, 0, 64},
         // Several tiles, chunks and groups of chunks; a pass ends in a pair.
         GemmCase{96, 127, 32, 16, 0, 32, 16},
+        // Every pass takes a multiple of four steps, the last one fewer.
+        GemmCase{96, 136, 96, 64, 0, 64},
         // Passes of no whole number of vectors.
         GemmCase{64, 205, 64, 64, 0, 36},
         // K of whole AMX tiles: passes of them, cut to them, and its own.
