@@ -561,7 +561,8 @@ private:
     operands.b = panel.weight;
     operands.bStepStride = kPanelN * kPack(panel.elementType);
     operands.steps = panel.steps;
-    operands.unroll = panel.unroll;
+    // The rest of the rows is not worth the code, and LLVM's time with it.
+    operands.unroll = microRows == isa.microRows ? panel.unroll : 1;
     operands.unknownZero = abi.unknownZero();
     operands.prefetchSource = abi.flat(gemm.getWeight());
     // Each tile asks for its share of what is multiplied next. All of it within
