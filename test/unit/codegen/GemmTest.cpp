@@ -80,7 +80,7 @@ TEST_P(GemmTest, EveryRowCountAndRaggedColumns) {
         GemmCase{160, 64, 80, 64, 40},
         // The last tile has fewer panels.
         GemmCase{160, 64, 64},
-        // Passes over K, the last one shorter or not.
+        // Passes over K, the last one shorter or not, or one longer than K.
         GemmCase{96, 128, 96, 64, 0, 64}, GemmCase{131, 130, 32, 64, 0, 32},
         GemmCase{64, 64, 64, 64, 0, 128},
         // A pair of k whose second half is padding.
