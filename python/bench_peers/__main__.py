@@ -9,6 +9,8 @@ import time
 import numpy as np
 import rich.console
 
+import marked_section
+
 from bench_peers import checkpoint, machine, measure, peers, report
 from bench_peers.arguments import parse_arguments
 from bench_peers.engines.prefill import LAYOUTS
@@ -218,7 +220,7 @@ def main():
         result = report.merge([harness.result])
     print(report.table(result))
     if options.update_docs:
-        report.update_document(ROOT / "docs" / "performance.md", report.table(result))
+        marked_section.replace(ROOT / "docs" / "performance.md", report.SECTION, f"\n{report.table(result)}\n")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Turns the rows into the table of docs/performance.md, and puts it there."""
+"""Turns the rows into the table of docs/performance.md."""
 import json
 import math
 
 from bench_peers import peers
 
-BEGIN, END = "<!-- bench-peers: begin -->", "<!-- bench-peers: end -->"
+SECTION = "bench-peers"  # of docs/performance.md
 
 
 def merge(results):
@@ -87,15 +87,6 @@ def table(result):
         lines += [f"| {peers.BY_NAME[name].title} | {reason.replace('|', '/')} |"
                   for name, reason in sorted(reasons.items())]
     return "\n".join(lines) + "\n"
-
-
-def update_document(path, text):
-    """Replaces what stands between the two markers."""
-    document = path.read_text()
-    if document.count(BEGIN) != 1 or document.count(END) != 1 or document.index(BEGIN) > document.index(END):
-        raise ValueError(f"{path}: expected one line '{BEGIN}' and after it one line '{END}'")
-    head, rest = document.split(BEGIN)
-    path.write_text(f"{head}{BEGIN}\n\n{text}\n{END}{rest.split(END)[1]}")
 
 
 TEXTS, NUMBERS = "an object of texts", "a number"

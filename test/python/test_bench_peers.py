@@ -16,6 +16,7 @@ import unittest.mock
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("PREFILL_BIN", ROOT / "build" / "release" / "bin"))
 sys.path.insert(0, str(ROOT / "python"))
+import marked_section  # noqa: E402
 from bench_peers import measure, peers, report  # noqa: E402
 from bench_peers.arguments import parse_arguments, parse_layers  # noqa: E402
 from bench_peers.environment import install_reason  # noqa: E402
@@ -306,19 +307,20 @@ class Report(unittest.TestCase):
                 report.load(path)
 
     def test_update_document(self):
+        begin, end = marked_section.markers(report.SECTION)
         with tempfile.TemporaryDirectory() as directory:
             path = pathlib.Path(directory) / "p.md"
-            path.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
-            report.update_document(path, "new\n")
-            self.assertEqual(path.read_text(), f"before\n{report.BEGIN}\n\nnew\n\n{report.END}\nafter\n")
+            path.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
+            marked_section.replace(path, report.SECTION, "\nnew\n\n")
+            self.assertEqual(path.read_text(), f"before\n{begin}\n\nnew\n\n{end}\nafter\n")
             path.write_text("no markers\n")
             with self.assertRaisesRegex(ValueError, "expected one line"):
-                report.update_document(path, "new\n")
+                marked_section.replace(path, report.SECTION, "\nnew\n\n")
             self.assertEqual(path.read_text(), "no markers\n")
 
     def test_document_has_the_markers(self):
         text = (ROOT / "docs" / "performance.md").read_text()
-        self.assertEqual((text.count(report.BEGIN), text.count(report.END)), (1, 1))
+        self.assertEqual((*map(text.count, marked_section.markers(report.SECTION)),), (1, 1))
 
     def test_install_reason(self):
         self.assertEqual(install_reason("Using Python\nerror: No solution\n  cause: Because x depends on y\n"),

@@ -71,7 +71,7 @@ class PlotBench(unittest.TestCase):
         self.assertTrue(new.startswith(text[:text.index("B\n")]) and new.endswith(text[text.index("B\n") + 2:]), new)
         self.assertIn("| `model/llama-3.2-1b/bf16/s512` | 1 | 0.910 |", new)
         self.assertFalse((self.directory / "cache").exists())  # no plot
-        for arguments, expected in ((("--update-docs", "--section", "amx", "--page", page), "has no lines '<!-- prefill-bench amx: begin -->'"),
+        for arguments, expected in ((("--update-docs", "--section", "amx", "--page", page), "expected one line '<!-- prefill-bench amx: begin -->'"),
                                     (("--section", "fma"), "--section or --page without --update-docs"),
                                     (("--page", page), "--section or --page without --update-docs"),
                                     (("--update-docs", "--section", "", "--page", page), "--section has value '', expected a word"),
