@@ -30,6 +30,9 @@ std::string allLevelNames();
 struct CompileOptions {
   CompileTarget target; ///< of the levels from config on
   std::string dtype;    ///< "f32", "bf16", "f16"; empty: the model's
+  /// "int8": the layers' projections multiply 8-bit integers (CPU only); empty:
+  /// weights have the model's dtype.
+  std::string weights;
   std::string kvLayout = "contiguous"; ///< a KVLayout's name
   int64_t kvBlockSize = 16;            ///< tokens a block of paged_nhd
   int64_t maxSeq = 0; ///< 0: the lesser of 4096 and the model's maximum

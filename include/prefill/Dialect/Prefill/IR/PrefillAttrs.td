@@ -79,6 +79,16 @@ def Prefill_PackAttr : Prefill_Attr<"Pack", "pack"> {
   let assemblyFormat = "`<` $input `,` `panel_n` `=` $panelN `,` `k_pack` `=` $kPack `,` `group_n` `=` $groupN `>`";
   let genVerifyDecl = 1;
 }
+def Prefill_QuantizeAttr : Prefill_Attr<"Quantize", "quantize"> {
+  let summary = "a matrix as 8-bit integers: w[n, k] / scale[n] to the nearest integer";
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$input);
+  let assemblyFormat = "`<` $input `>`";
+}
+def Prefill_QuantizeScaleAttr : Prefill_Attr<"QuantizeScale", "quantize_scale"> {
+  let summary = "the scales of #prefill.quantize: max_k |w[n, k]| / 127, f32 [N]";
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$input);
+  let assemblyFormat = "`<` $input `>`";
+}
 def Prefill_RopeTableAttr : Prefill_Attr<"RopeTable", "rope_table"> {
   let summary = "f32 [max_position, rotary_dim]: rotary_dim/2 cosines, then the sines";
   let parameters = (ins "::mlir::prefill::RopeAttr":$rope, "int64_t":$maxPosition);

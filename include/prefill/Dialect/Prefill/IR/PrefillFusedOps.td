@@ -108,6 +108,27 @@ def Prefill_RowRMSScaleOp : Prefill_Op<"row_rms_scale", [Pure]> {
   let assemblyFormat = "$input `,` $sumsq attr-dict `:` type($input) `,` type($sumsq) `->` type($result)";
 }
 
+def Prefill_QuantizeRowsOp : Prefill_Op<"quantize_rows", [Pure]> {
+  let summary = "rows as 8-bit integers and a scale for each row (dynamic quantization per token)";
+  let description = [{
+    scale[m] = max_k |x[m, k]| / 127, f32 [M, 1]; quantized[m, k] = x[m, k] / scale[m] to the nearest integer, i8 [M, K]. A
+    leaf of a rowwise: it needs whole rows.
+  }];
+  let arguments = (ins AnyRankedTensor:$input);
+  let results = (outs AnyRankedTensor:$quantized, AnyRankedTensor:$scale);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($quantized) `,` type($scale)";
+}
+
+def Prefill_DequantizeOp : Prefill_Op<"dequantize", [Pure]> {
+  let summary = "x[m, n] * row_scale[m] * column_scale[n]: what a gemm of 8-bit integers stands for";
+  let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$row_scale, AnyRankedTensor:$column_scale);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = [{
+    $input `,` $row_scale `,` $column_scale attr-dict `:` type($input) `,` type($row_scale) `,` type($column_scale) `->`
+    type($result)
+  }];
+}
+
 def Prefill_LaunchOp : Prefill_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "runs a kernel (a func.func with `prefill.kernel`) as one step of the plan";
   let description = [{

@@ -257,6 +257,41 @@ def FoldActivationIntoEpiloguePass : Prefill_FoldPass<"prefill-fold-activation-i
   ];
 }
 
+def QuantizeWeightsPass : Prefill_FoldPass<"prefill-quantize-weights"> {
+  let summary = "make the projections of the decoder layers products of 8-bit integers";
+  let description = [{
+    A projection's weight becomes 8-bit integers with a scale for each output channel, made once at load time; its input is
+    quantized row by row by a kernel of its own, `quantize_rows`, which takes in a norm that only such projections read.
+    Projections that share an input share its integers. The scales are applied to the sums, first of all in the epilogue.
+    The LM head keeps its weight.
+
+    ```mlir
+    %h = prefill.rms_norm %x, %gain {eps = 1.0e-05 : f64} : ...
+    %y = prefill.gemm %h, %w {prefill.name = "qkv_proj"} : tensor<?x64xbf16>, tensor<128x64xbf16> -> ... epilogue {
+    ^bb0(%acc: tensor<?x128xf32>):
+      ...
+    ```
+    becomes
+    ```mlir
+    prefill.weight @qkv_proj.int8 : tensor<128x64xi8> = #prefill.quantize<@qkv_proj>
+    prefill.weight @qkv_proj.scale : tensor<128xf32> = #prefill.quantize_scale<@qkv_proj>
+    %q, %s = prefill.rowwise {prefill.name = "quantize_qkv_proj"} : tensor<?x64xi8>, tensor<?x1xf32> body {
+      %h = prefill.rms_norm %x, %gain {eps = 1.0e-05 : f64} : tensor<?x64xbf16>, tensor<64xbf16> -> tensor<?x64xf32>
+      %0, %1 = prefill.quantize_rows %h : tensor<?x64xf32> -> tensor<?x64xi8>, tensor<?x1xf32>
+      prefill.yield %0, %1 : tensor<?x64xi8>, tensor<?x1xf32>
+    }
+    %y = prefill.gemm %q, %w {prefill.name = "qkv_proj"} : tensor<?x64xi8>, tensor<128x64xi8> -> ... epilogue {
+    ^bb0(%acc: tensor<?x128xf32>):
+      %2 = prefill.dequantize %acc, %s, %scale : tensor<?x128xf32>, tensor<?x1xf32>, tensor<128xf32> -> tensor<?x128xf32>
+      ...
+    ```
+  }];
+  let statistics = [
+    Statistic<"numQuantized", "num-quantized", "Number of projections quantized">,
+    Statistic<"numNorms", "num-norms", "Number of norms taken into the kernel that quantizes">
+  ];
+}
+
 def EraseUnusedWeightsPass : Prefill_FoldPass<"prefill-erase-unused-weights"> {
   let summary = "erase weights that no kernel reads, and steps that lead only to them";
   let description = [{
