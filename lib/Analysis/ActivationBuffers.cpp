@@ -13,8 +13,9 @@ int64_t prefill::rowPitch(ShapedType type, bool padRows) {
   constexpr int64_t pageBytes = 4096, lineBytes = 64;
   int64_t elements = type.getDimSize(1);
   int64_t bytes = type.getElementTypeBitWidth() / 8;
-  if (!padRows || !type.getElementType().isBF16() ||
-      elements * bytes % pageBytes != 0)
+  Type element = type.getElementType();
+  bool mayBePadded = element.isBF16() || element.isInteger(8);
+  if (!padRows || !mayBePadded || elements * bytes % pageBytes != 0)
     return elements;
   return elements + lineBytes / bytes;
 }

@@ -23,14 +23,17 @@ void mlir::prefill::keepOnlyKernels(ModuleOp module) {
 }
 
 SmallVector<const CpuIsa *> mlir::prefill::cpuIsasOf(ModuleOp tiled) {
-  bool multipliesBf16 = false;
+  bool multipliesBf16 = false, multipliesInt8 = false;
   tiled.walk([&](Operation *op) {
-    if (isa<GemmOp, AttentionOp, OnlineAttentionOp>(op))
-      multipliesBf16 |= getElementTypeOrSelf(op->getOperand(0)).isBF16();
+    if (!isa<GemmOp, AttentionOp, OnlineAttentionOp>(op))
+      return;
+    Type element = getElementTypeOrSelf(op->getOperand(0));
+    multipliesBf16 |= element.isBF16();
+    multipliesInt8 |= element.isInteger(8);
   });
   SmallVector<const CpuIsa *> isas;
   for (const CpuIsa &isa : cpuIsas())
-    if (!isa.hasTiles || multipliesBf16)
+    if ((!isa.hasTiles || multipliesBf16) && (!isa.onlyInt8 || multipliesInt8))
       isas.push_back(&isa);
   return isas;
 }

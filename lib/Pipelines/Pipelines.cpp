@@ -44,6 +44,8 @@ constexpr Step kSteps[] = {
     {Level::Fused, "prefill-fold-kv-append-into-epilogue"},
     {Level::Fused, "prefill-fold-residual-into-epilogue"},
     {Level::Fused, "prefill-fold-activation-into-epilogue"},
+    // Where --weights=int8 asks for it; leaving that out is what disables it.
+    {Level::Fused, "prefill-quantize-weights", nullptr, kRequired},
     {Level::Fused, "canonicalize", nullptr, kRequired},
     {Level::Fused, "prefill-erase-unused-weights", nullptr, kRequired},
     {Level::Fused, "prefill-verify-fused", nullptr, kRequired},
@@ -103,6 +105,20 @@ bool splitsKeys(const CompileOptions &options) {
            return flag == "prefill-convert-attention-to-online" ||
                   flag == "prefill-select-lowering-strategy";
          });
+}
+
+/// Whether the pipeline for these options has the step at all.
+bool hasStep(const Step &step, const CompileOptions &options) {
+  StringRef flag = step.flag;
+  bool quantizes = options.weights == "int8";
+  if (flag == "prefill-quantize-weights")
+    return quantizes;
+  // The kernel that quantizes takes the norm instead: it has whole rows, and
+  // gains stay with the activations, since in a weight they would widen the
+  // range of values that one scale of an output channel has to serve.
+  if (flag == "prefill-fold-norm")
+    return !quantizes;
+  return flag != "prefill-split-kv" || splitsKeys(options);
 }
 
 std::string requiredOptions(const Step &step, const CompileOptions &options) {
@@ -178,9 +194,8 @@ LogicalResult mlir::prefill::buildLevel(Level level,
   }
   Step::Targets others = options.target.isCuda() ? Step::Cpu : Step::Cuda;
   for (const Step &step : kSteps) {
-    if (step.level != level || step.targets == others)
-      continue;
-    if (StringRef(step.flag) == "prefill-split-kv" && !splitsKeys(options))
+    if (step.level != level || step.targets == others ||
+        !hasStep(step, options))
       continue;
     std::string passOptions = requiredOptions(step, options);
     if (step.optional &&

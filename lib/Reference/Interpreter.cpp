@@ -248,6 +248,17 @@ Error Run::runOp(Operation *op) {
                                op.getEps().convertToDouble(),
                                op.getChannels()));
       })
+      .Case([&](QuantizeRowsOp op) -> Error {
+        QuantizedRows rows = quantizeRows(tensor(op.getInput()));
+        if (Error error = set(op.getQuantized(), std::move(rows.integers)))
+          return error;
+        return set(op.getScale(), std::move(rows.scales));
+      })
+      .Case([&](DequantizeOp op) {
+        return set(op.getResult(),
+                   dequantize(tensor(op.getInput()), tensor(op.getRowScale()),
+                              tensor(op.getColumnScale())));
+      })
       .Case([&](GemmOp op) -> Error {
         Block &epilogue = op.getEpilogue().front();
         if (!op.getOuts().empty())

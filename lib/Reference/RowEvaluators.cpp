@@ -176,3 +176,29 @@ Tensor mlir::prefill::reference::rowRMSScale(const Tensor &input,
   }
   return result;
 }
+
+QuantizedRows mlir::prefill::reference::quantizeRows(const Tensor &input) {
+  QuantizedRows result{Tensor(input.shape), Tensor({input.rows(), 1})};
+  for (int64_t row = 0; row < input.rows(); ++row) {
+    const double *x = input.row(row);
+    double largest = 0;
+    for (int64_t k = 0; k < input.channels(); ++k)
+      largest = std::max(largest, std::abs(x[k]));
+    if (largest < 0x1p-100)
+      continue;
+    for (int64_t k = 0; k < input.channels(); ++k)
+      result.integers.row(row)[k] = std::nearbyint(x[k] * (127 / largest));
+    result.scales.row(row)[0] = largest / 127;
+  }
+  return result;
+}
+
+Tensor mlir::prefill::reference::dequantize(const Tensor &input,
+                                            const Tensor &rowScale,
+                                            const Tensor &columnScale) {
+  Tensor result = input;
+  for (int64_t row = 0; row < input.rows(); ++row)
+    for (int64_t c = 0; c < input.channels(); ++c)
+      result.row(row)[c] *= rowScale.row(row)[0] * columnScale.values[c];
+  return result;
+}

@@ -189,6 +189,18 @@ Expected<Tensor> WeightProgram::evaluate(WeightOp weight, unsigned depth) {
           .Case([&](RopeTableAttr step) -> Expected<Tensor> {
             return ropeTable(step.getRope(), step.getMaxPosition());
           })
+          .Case([&](QuantizeAttr step) -> Expected<Tensor> {
+            Expected<Tensor> matrix = input(step.getInput());
+            if (!matrix)
+              return matrix.takeError();
+            return quantizeRows(*matrix).integers;
+          })
+          .Case([&](QuantizeScaleAttr step) -> Expected<Tensor> {
+            Expected<Tensor> matrix = input(step.getInput());
+            if (!matrix)
+              return matrix.takeError();
+            return Tensor(shape, quantizeRows(*matrix).scales.values);
+          })
           .Default([&](Attribute step) -> Expected<Tensor> {
             return createStringError(
                 "weight @" + weight.getSymName() +

@@ -44,7 +44,8 @@ struct DriverOptions {
 
 constexpr const char *kOptionList =
     "--compile, --compile-to=LEVEL, --explain, --list-tiles, --target=T, "
-    "--dtype=f32|bf16|f16, --kv-layout=L[:block_size], --max-seq=N, --rows=N, "
+    "--dtype=f32|bf16|f16, --weights=int8, --kv-layout=L[:block_size], "
+    "--max-seq=N, --rows=N, "
     "--disable-pass=FLAG, --deterministic, --isa=NAME, "
     "--cpu-caches=L1,L2,L3|host, "
     "--tuning=FILE, --ptxas=FILE|none, -o FILE, --mlir-…";
@@ -132,6 +133,9 @@ std::optional<int> checkTargets(DriverOptions &options) {
     if (!target.isCuda())
       continue;
     std::string on = " on target " + target.planName();
+    if (!options.compile.weights.empty())
+      return fail("--weights=" + options.compile.weights +
+                  " is for target cpu, but --target is " + target.planName());
     if (options.compile.kvLayout == "paged_vnni")
       return fail("--kv-layout is paged_vnni, which is for a CPU, expected "
                   "contiguous, head_major or paged_nhd" +
@@ -225,8 +229,10 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
       continue;
     }
     static constexpr const char *valued[] = {
-        "compile-to",   "target", "dtype",      "kv-layout", "max-seq", "rows",
-        "disable-pass", "isa",    "cpu-caches", "tuning",    "ptxas",   "o"};
+        "compile-to", "target",     "dtype",  "weights",
+        "kv-layout",  "max-seq",    "rows",   "disable-pass",
+        "isa",        "cpu-caches", "tuning", "ptxas",
+        "o"};
     if (!llvm::is_contained(valued, name))
       return fail("unknown option '" + argument +
                   "', expected one of: " + kOptionList);
@@ -247,6 +253,12 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
       if (value != "f32" && value != "bf16" && value != "f16")
         return fail("--dtype is '" + value + "', expected f32, bf16 or f16");
       options.compile.dtype = value.str();
+    } else if (name == "weights") {
+      if (value != "int8")
+        return fail("--weights is '" + value +
+                    "', expected int8; without it weights have the model's "
+                    "dtype");
+      options.compile.weights = value.str();
     } else if (name == "kv-layout") {
       error = parseKVLayout(value, options.compile);
     } else if (name == "max-seq") {
@@ -344,7 +356,8 @@ bool mlir::prefill::wantsCompileDriver(int argc, char **argv) {
       "--compile",      "--compile-to", "--explain",       "--list-tiles",
       "--target",       "--dtype",      "--report",        "--kv-layout",
       "--disable-pass", "--isa",        "--max-seq",       "--tuning",
-      "--cpu-caches",   "--ptxas",      "--deterministic", "--rows"};
+      "--cpu-caches",   "--ptxas",      "--deterministic", "--rows",
+      "--weights"};
   return llvm::any_of(
       llvm::ArrayRef<char *>(argv + 1, argc - 1), [](StringRef argument) {
         return llvm::is_contained(own, argument.split('=').first);
@@ -364,6 +377,10 @@ const char *mlir::prefill::compileDriverUsage() {
          "                         cuda-emu:CHIP for the emulator; CHIP is "
          "sm_80, sm_86, sm_89 or sm_90\n"
          "  --dtype=f32|bf16|f16   default: the model's\n"
+         "  --weights=int8         CPU: projections of the layers multiply "
+         "8-bit integers, made of the weights at load\n"
+         "                         and of each row of their inputs (default: "
+         "weights have the model's dtype)\n"
          "  --kv-layout=L[:N]      contiguous (default), head_major, "
          "paged_nhd[:tokens a block],\n"
          "                         paged_vnni (pages of 32 tokens, the fastest "

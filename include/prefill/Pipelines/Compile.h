@@ -32,7 +32,8 @@ lowerCudaKernels(ModuleOp model, const CompileOptions &options,
                  llvm::function_ref<LogicalResult(PassManager &)> configure);
 
 /// The variants that a module has code for. Where nothing multiplies bf16 one
-/// with tiles would only repeat another's code. `tiled`: at level tiled.
+/// with tiles would only repeat another's code, and so would one for 8-bit
+/// integers where nothing multiplies these. `tiled`: at level tiled.
 SmallVector<const CpuIsa *> cpuIsasOf(ModuleOp tiled);
 
 /// Removes everything but kernel functions: what levels kernel and target start

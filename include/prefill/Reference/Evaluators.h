@@ -89,6 +89,17 @@ Tensor biasAdd(const Tensor &input, const Tensor &bias);
 /// [M, N] -> [M, partials].
 Tensor rowSumsq(const Tensor &input, int64_t partials);
 
+/// Each row of x [M, K] as integers from -127 to 127 and its scale [M, 1]; a
+/// row whose largest magnitude is below 2^-100 is all 0 with scale 0.
+struct QuantizedRows {
+  Tensor integers, scales;
+};
+QuantizedRows quantizeRows(const Tensor &input);
+
+/// x [M, N] * (rowScale [M, 1] * columnScale [N]).
+Tensor dequantize(const Tensor &input, const Tensor &rowScale,
+                  const Tensor &columnScale);
+
 /// x [M, N] * 1 / sqrt(sum(sumsq [M, P]) / channels + eps).
 Tensor rowRMSScale(const Tensor &input, const Tensor &sumsq, double eps,
                    int64_t channels);

@@ -39,7 +39,8 @@ struct Tensor {
 enum class Rounding { None, Model };
 
 /// Nearest value of the type (f64, f32, bf16 or f16), ties to even; beyond its
-/// largest, infinity.
+/// largest, infinity. Values of i8 are integers as they are made, with or
+/// without rounding.
 double roundTo(Type elementType, double value);
 void roundTo(Type elementType, Tensor &tensor);
 

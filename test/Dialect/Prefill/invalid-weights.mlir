@@ -20,7 +20,7 @@ prefill.weight @w : tensor<4611686018427387904x16xf32> = #prefill.checkpoint<"w"
 // -----
 
 // WEIGHT-C2
-// expected-error @below {{'prefill.weight' op @w comes from "w.bin", expected checkpoint, concat, interleave, scale_columns, pack or rope_table}}
+// expected-error @below {{'prefill.weight' op @w comes from "w.bin", expected checkpoint, concat, interleave, scale_columns, pack, rope_table, quantize or quantize_scale}}
 prefill.weight @w : tensor<4xf32> = "w.bin"
 
 // -----

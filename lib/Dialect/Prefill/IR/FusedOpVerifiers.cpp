@@ -70,7 +70,8 @@ static LogicalResult verifyRegion(Operation *op, Block &block,
       return op->emitOpError("yields ")
              << value.getType() << ", expected a tensor or a cache";
     else if (isa<RankedTensorType>(value.getType()) &&
-             failed(verifyActivation(op, "a yielded value", value)))
+             failed(verifyActivation(op, "a yielded value", value,
+                                     Elements::FloatsOrInt8)))
       return failure();
   if (!outs.empty() || op->getNumResults() == 0)
     return verifyBuffers(op, yield, outs);
@@ -85,13 +86,16 @@ static LogicalResult verifyRegion(Operation *op, Block &block,
     auto [value, result] = pair;
     auto from = dyn_cast<RankedTensorType>(value.getType());
     auto to = dyn_cast<RankedTensorType>(result.getType());
-    bool agree = from && to ? from.getShape() == to.getShape() &&
-                                  isSupportedFloat(to.getElementType())
-                            : value.getType() == result.getType();
+    // An integer is none of the numbers that a float may be rounded to.
+    bool roundable = from && to && isSupportedFloat(from.getElementType()) &&
+                     isSupportedFloat(to.getElementType());
+    bool agree = roundable ? from.getShape() == to.getShape()
+                           : value.getType() == result.getType();
     if (!agree)
       return op->emitOpError("result ")
              << index << " is " << result.getType() << " but the region yields "
-             << value.getType() << ": only the element type may differ";
+             << value.getType()
+             << ": only the element type may differ, and of floats alone";
   }
   return success();
 }
@@ -101,13 +105,19 @@ static bool isEpilogueNode(Operation &op) {
              DeinterleaveOp, BiasAddOp, RowSumsqOp, RowRMSScaleOp>(op);
 }
 
+/// Sums of this many products of 8-bit integers fit i32, also where one of them
+/// is read without its sign: 65536 * 255 * 127.
+static constexpr int64_t kMaxInt8K = 65536;
+
 LogicalResult GemmOp::verify() {
-  if (failed(verifyActivation(*this, "input", getInput())))
+  if (failed(
+          verifyActivation(*this, "input", getInput(), Elements::FloatsOrInt8)))
     return failure();
   RankedTensorType weight = getWeight().getType();
   int64_t k = channelsOf(getInput());
   bool packed = weight.getRank() == 4;
-  if (failed(verifyConstant(*this, "weight", getWeight(), packed ? 4 : 2)))
+  if (failed(verifyConstant(*this, "weight", getWeight(), packed ? 4 : 2,
+                            Elements::FloatsOrInt8)))
     return failure();
   // GEMM-C1
   if (packed) {
@@ -121,6 +131,17 @@ LogicalResult GemmOp::verify() {
     return emitOpError("weight is ")
            << weight << " but input has " << k << " channels: K must agree";
   }
+  // GEMM-C5
+  bool isInt8 = elementTypeOf(getInput()).isInteger(8);
+  if (isInt8 != weight.getElementType().isInteger(8))
+    return emitOpError("input is ")
+           << getInput().getType() << " but weight is " << weight
+           << ": expected both of i8 or neither";
+  // GEMM-C6
+  if (isInt8 && k > kMaxInt8K)
+    return emitOpError("input is ")
+           << getInput().getType() << ", expected at most " << kMaxInt8K
+           << " channels of i8, whose sums fit i32";
   return verifyTileForm(*this, 2, getTile(), getOuts());
 }
 
@@ -153,7 +174,7 @@ LogicalResult GemmOp::verifyRegions() {
     return failure();
   // GEMM-C4: loads may pick rows.
   auto isNode = [](Operation &op) {
-    return isEpilogueNode(op) || isa<SelectRowsOp>(op);
+    return isEpilogueNode(op) || isa<SelectRowsOp, DequantizeOp>(op);
   };
   for (auto select : block.getOps<SelectRowsOp>())
     if (select.getInput().getParentBlock() == &block)
@@ -173,11 +194,20 @@ LogicalResult RowwiseOp::verifyRegions() {
     return emitOpError("region has ")
            << block.getNumArguments()
            << " arguments, expected none: its nodes load what they need";
-  // ROWWISE-C2: its leaves may pick rows and combine splits.
+  // ROWWISE-C2: its leaves may pick rows and combine splits; it has whole rows
+  // to quantize.
   auto isNode = [](Operation &op) {
     return isEpilogueNode(op) ||
-           isa<EmbedOp, SelectRowsOp, CombineSplitsOp>(op);
+           isa<EmbedOp, SelectRowsOp, CombineSplitsOp, QuantizeRowsOp>(op);
   };
+  // ROWWISE-C3
+  for (auto quantize : block.getOps<QuantizeRowsOp>())
+    for (Operation *user : quantize->getUsers())
+      if (!isa<YieldOp>(user))
+        return emitOpError("has '")
+               << user->getName()
+               << "' in its region that reads a result of quantize_rows, which "
+                  "is only yielded";
   return verifyRegion(*this, block, isNode, getOuts());
 }
 
@@ -321,6 +351,60 @@ LogicalResult RowRMSScaleOp::verify() {
            << static_cast<int64_t>(getChannels()) << ", expected at least 1";
   // ROW_RMS_SCALE-C4
   return verifyEpsilon(*this, getEps());
+}
+
+/// f32 [M, 1]: one scale for each row of `input`.
+static LogicalResult verifyRowScale(Operation *op, StringRef name, Value scale,
+                                    Value input) {
+  if (failed(verifyActivation(op, name, scale)) ||
+      failed(verifySameRows(op, name, scale, "input", input)))
+    return failure();
+  if (!elementTypeOf(scale).isF32() || channelsOf(scale) != 1)
+    return op->emitOpError(name)
+           << " is " << scale.getType() << ", expected f32 [M, 1]";
+  return success();
+}
+
+LogicalResult QuantizeRowsOp::verify() {
+  // QUANTIZE_ROWS-C1
+  if (failed(verifyActivation(*this, "input", getInput())))
+    return failure();
+  // QUANTIZE_ROWS-C2
+  if (failed(verifyActivation(*this, "quantized", getQuantized(),
+                              Elements::FloatsOrInt8)) ||
+      failed(verifySameShape(*this, "quantized", getQuantized(), "input",
+                             getInput())))
+    return failure();
+  if (!elementTypeOf(getQuantized()).isInteger(8))
+    return emitOpError("quantized is ")
+           << getQuantized().getType() << ", expected elements of i8";
+  // QUANTIZE_ROWS-C3
+  return verifyRowScale(*this, "scale", getScale(), getInput());
+}
+
+LogicalResult DequantizeOp::verify() {
+  // DEQUANTIZE-C1
+  if (failed(verifyActivation(*this, "input", getInput())) ||
+      failed(verifyActivation(*this, "result", getResult())) ||
+      failed(
+          verifySameShape(*this, "result", getResult(), "input", getInput())))
+    return failure();
+  if (!elementTypeOf(getInput()).isF32() || !elementTypeOf(getResult()).isF32())
+    return emitOpError("input is ") << getInput().getType() << " and result "
+                                    << getType() << ", expected f32 elements";
+  // DEQUANTIZE-C2
+  if (failed(verifyRowScale(*this, "row_scale", getRowScale(), getInput())))
+    return failure();
+  // DEQUANTIZE-C3
+  if (failed(verifyConstant(*this, "column_scale", getColumnScale(), 1)))
+    return failure();
+  if (!elementTypeOf(getColumnScale()).isF32() ||
+      getColumnScale().getType().getDimSize(0) != channelsOf(getInput()))
+    return emitOpError("column_scale is ")
+           << getColumnScale().getType() << " but input has "
+           << channelsOf(getInput())
+           << " channels: expected as many f32 elements";
+  return success();
 }
 
 //===----------------------------------------------------------------------===//

@@ -31,16 +31,20 @@ static LogicalResult verifyCount(Operation *op, StringRef name,
 
 // TENSOR-C3
 static LogicalResult verifyElementType(Operation *op, StringRef name,
-                                       RankedTensorType type) {
-  if (!isSupportedFloat(type.getElementType()))
+                                       RankedTensorType type,
+                                       Elements elements) {
+  bool allowsInt8 = elements == Elements::FloatsOrInt8;
+  if (!isSupportedFloat(type.getElementType()) &&
+      !(allowsInt8 && type.getElementType().isInteger(8)))
     return op->emitOpError(name)
-           << " is " << type << ", expected elements of f64, f32, bf16 or f16";
+           << " is " << type << ", expected elements of f64, f32, bf16"
+           << (allowsInt8 ? ", f16 or i8" : " or f16");
   return verifyCount(op, name, type);
 }
 
 // TENSOR-C1
 LogicalResult prefill::verifyActivation(Operation *op, StringRef name,
-                                        Value value) {
+                                        Value value, Elements elements) {
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getRank() != 2)
     return op->emitOpError(name)
@@ -48,12 +52,13 @@ LogicalResult prefill::verifyActivation(Operation *op, StringRef name,
   if (type.isDynamicDim(1) || type.getDimSize(1) < 1)
     return op->emitOpError(name)
            << " is " << type << ", expected a static number of channels";
-  return verifyElementType(op, name, type);
+  return verifyElementType(op, name, type, elements);
 }
 
 // TENSOR-C2
 LogicalResult prefill::verifyConstant(Operation *op, StringRef name,
-                                      Value value, int64_t rank) {
+                                      Value value, int64_t rank,
+                                      Elements elements) {
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getRank() != rank)
     return op->emitOpError(name)
@@ -61,7 +66,11 @@ LogicalResult prefill::verifyConstant(Operation *op, StringRef name,
   if (!type.hasStaticShape() || llvm::is_contained(type.getShape(), 0))
     return op->emitOpError(name)
            << " is " << type << ", expected static extents of at least 1";
-  return verifyElementType(op, name, type);
+  return verifyElementType(op, name, type, elements);
+}
+
+Type prefill::elementTypeOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getElementType();
 }
 
 int64_t prefill::rowsOf(Value activation) {

@@ -12,6 +12,9 @@ namespace mlir::prefill {
 /// f64, f32, bf16 or f16: the types that every part of the compiler knows.
 bool isSupportedFloat(Type type);
 
+/// Which types an operand's elements may have.
+enum class Elements { Floats, FloatsOrInt8 };
+
 /// More than any model has, and little enough that no count of bytes overflows.
 constexpr int64_t kMaxElements = int64_t(1) << 48;
 
@@ -20,14 +23,19 @@ constexpr int64_t kMaxElements = int64_t(1) << 48;
 bool isSupportedCount(ArrayRef<int64_t> extents);
 
 /// TENSOR-C1, TENSOR-C3, TENSOR-C5: [rows, channels], rows static or not,
-/// channels static and at least 1, of a supported float.
-LogicalResult verifyActivation(Operation *op, StringRef name, Value value);
+/// channels static and at least 1, of a supported float or where the op says so
+/// of 8-bit integers.
+LogicalResult verifyActivation(Operation *op, StringRef name, Value value,
+                               Elements elements = Elements::Floats);
 
 /// TENSOR-C2, TENSOR-C3, TENSOR-C5: a weight, of the given rank, all extents
-/// static and at least 1, of a supported float.
+/// static and at least 1, of elements as for an activation.
 LogicalResult verifyConstant(Operation *op, StringRef name, Value value,
-                             int64_t rank);
+                             int64_t rank,
+                             Elements elements = Elements::Floats);
 
+/// Of a tensor.
+Type elementTypeOf(Value value);
 int64_t rowsOf(Value activation);
 int64_t channelsOf(Value activation);
 

@@ -13,12 +13,14 @@ using namespace mlir::prefill;
 LogicalResult WeightOp::verify() {
   auto type = dyn_cast<RankedTensorType>(getType());
   // WEIGHT-C1
+  bool mayBeInt8 = isa<QuantizeAttr, PackAttr>(getSource());
   if (!type || !type.hasStaticShape() || type.getRank() == 0 ||
       llvm::is_contained(type.getShape(), 0) ||
-      !isSupportedFloat(type.getElementType()))
-    return emitOpError("@")
-           << getSymName() << " is " << getType()
-           << ", expected a static tensor of f64, f32, bf16 or f16";
+      !(isSupportedFloat(type.getElementType()) ||
+        (mayBeInt8 && type.getElementType().isInteger(8))))
+    return emitOpError("@") << getSymName() << " is " << getType()
+                            << ", expected a static tensor of f64, f32, bf16"
+                            << (mayBeInt8 ? ", f16 or i8" : " or f16");
   // WEIGHT-C5
   if (!isSupportedCount(type.getShape()))
     return emitOpError("@")
@@ -26,11 +28,12 @@ LogicalResult WeightOp::verify() {
            << kMaxElements << " elements";
   // WEIGHT-C2
   if (!isa<CheckpointAttr, ConcatAttr, InterleaveAttr, ScaleColumnsAttr,
-           PackAttr, RopeTableAttr>(getSource()))
+           PackAttr, RopeTableAttr, QuantizeAttr, QuantizeScaleAttr>(
+          getSource()))
     return emitOpError("@")
            << getSymName() << " comes from " << getSource()
-           << ", expected checkpoint, concat, interleave, scale_columns, pack "
-              "or rope_table";
+           << ", expected checkpoint, concat, interleave, scale_columns, pack, "
+              "rope_table, quantize or quantize_scale";
   return success();
 }
 
@@ -47,7 +50,7 @@ static SmallVector<FlatSymbolRefAttr> inputsOf(Attribute source) {
       .Case([](ScaleColumnsAttr step) {
         return SmallVector<FlatSymbolRefAttr>{step.getInput(), step.getGain()};
       })
-      .Case([](PackAttr step) {
+      .Case<PackAttr, QuantizeAttr, QuantizeScaleAttr>([](auto step) {
         return SmallVector<FlatSymbolRefAttr>{step.getInput()};
       })
       .Default([](Attribute) { return SmallVector<FlatSymbolRefAttr>(); });
@@ -65,6 +68,12 @@ public:
   LogicalResult verify(ScaleColumnsAttr step);
   LogicalResult verify(PackAttr step);
   LogicalResult verify(RopeTableAttr step);
+  LogicalResult verify(QuantizeAttr step);
+  LogicalResult verify(QuantizeScaleAttr step);
+
+  /// WEIGHT-C6: 8-bit integers without their scales mean nothing, so that no
+  /// step computes with them.
+  LogicalResult verifyInputTypes();
 
 private:
   RankedTensorType typeOf(size_t index) {
@@ -128,7 +137,16 @@ LogicalResult StepVerifier::verify(ScaleColumnsAttr) {
   return success();
 }
 
-// PACK-C2, PACK-C3, PACK-C4
+LogicalResult StepVerifier::verifyInputTypes() {
+  for (size_t index = 0; index < inputs.size(); ++index)
+    if (typeOf(index).getElementType().isInteger(8) &&
+        !isa<PackAttr>(weight.getSource()))
+      return error() << other(index)
+                     << ": weights of i8 are packed and nothing else";
+  return success();
+}
+
+// PACK-C2, PACK-C3, PACK-C4, PACK-C5
 LogicalResult StepVerifier::verify(PackAttr step) {
   if (typeOf(0).getRank() != 2)
     return error() << other(0) << ": expected a matrix to pack";
@@ -138,6 +156,9 @@ LogicalResult StepVerifier::verify(PackAttr step) {
            << weight.getSymName() << " is packed in groups of "
            << step.getGroupN() << " rows but @" << inputs[0].getSymName()
            << " is " << typeOf(0) << ": group_n must divide N";
+  if (result.getElementType().isInteger(8) !=
+      typeOf(0).getElementType().isInteger(8))
+    return error() << other(0) << ": expected both of i8 or neither";
   int64_t panelsEach =
       llvm::divideCeilSigned(step.getGroupN(), step.getPanelN());
   RankedTensorType expected =
@@ -157,6 +178,28 @@ LogicalResult StepVerifier::verify(RopeTableAttr step) {
       Float32Type::get(weight.getContext()));
   if (result != expected)
     return error() << " but its table has type " << expected;
+  return success();
+}
+
+// QUANTIZE-C1, QUANTIZE-C2
+LogicalResult StepVerifier::verify(QuantizeAttr) {
+  if (typeOf(0).getRank() != 2)
+    return error() << other(0) << ": expected a matrix to quantize";
+  RankedTensorType expected =
+      typeOf(0).clone(IntegerType::get(weight.getContext(), 8));
+  if (result != expected)
+    return error() << other(0) << ": expected " << expected;
+  return success();
+}
+
+// QUANTIZE_SCALE-C1, QUANTIZE_SCALE-C2
+LogicalResult StepVerifier::verify(QuantizeScaleAttr) {
+  if (typeOf(0).getRank() != 2)
+    return error() << other(0) << ": expected a matrix with scales";
+  auto expected = RankedTensorType::get({typeOf(0).getDimSize(0)},
+                                        Float32Type::get(weight.getContext()));
+  if (result != expected)
+    return error() << other(0) << ": expected " << expected;
   return success();
 }
 
@@ -183,9 +226,12 @@ LogicalResult WeightOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
         reached.insert(input);
   }
   StepVerifier verifier(*this, inputs);
+  if (failed(verifier.verifyInputTypes()))
+    return failure();
   return llvm::TypeSwitch<Attribute, LogicalResult>(getSource())
       .Case<ConcatAttr, InterleaveAttr, ScaleColumnsAttr, PackAttr,
-            RopeTableAttr>([&](auto step) { return verifier.verify(step); })
+            RopeTableAttr, QuantizeAttr, QuantizeScaleAttr>(
+          [&](auto step) { return verifier.verify(step); })
       .Default([](Attribute) { return success(); });
 }
 

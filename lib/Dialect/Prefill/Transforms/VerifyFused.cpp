@@ -32,7 +32,7 @@ static bool isFoldable(Operation &op) { return !foldingPass(op).empty(); }
 static bool isEpilogueNode(Operation &op) {
   return isFoldable(op) ||
          isa<SplitOp, DeinterleaveOp, BiasAddOp, RowRMSScaleOp, EmbedOp,
-             SelectRowsOp, YieldOp>(op);
+             SelectRowsOp, QuantizeRowsOp, DequantizeOp, YieldOp>(op);
 }
 
 static LogicalResult verifyEpilogue(Operation &compute) {
