@@ -12,6 +12,7 @@
 #include "Epilogue.h"
 #include "GemmAmx.h"
 #include "GemmFewRows.h"
+#include "Int8Rows.h"
 #include "VectorMemory.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -51,6 +52,7 @@ struct GemmShape {
                        : blockN / groupN * panelsPerGroup();
   }
   int64_t kPackSize() const { return kPack(elementType); }
+  bool isInt8() const { return elementType.isInteger(8); }
   int64_t steps() const { return llvm::divideCeil(k, kPackSize()); }
   int64_t blockSteps() const { return llvm::divideCeil(blockK, kPackSize()); }
   bool onePass() const { return blockK >= k; }
@@ -62,12 +64,22 @@ struct GemmShape {
   int64_t pitch() const { return llvm::alignTo(blockN, kPanelN) + kPanelN; }
 };
 
-/// k of a pass whose rows are copied as f32: the copy takes half of the room,
-/// as the rows themselves pass through the same cache.
-int64_t stagedBlockK(int64_t blockK, Type elementType) {
-  int64_t bits = elementType.getIntOrFloatBitWidth();
-  int64_t pairs = blockK * bits / 32 / 2 / 2;
-  return std::max<int64_t>(2 * pairs, 2);
+/// k of a pass whose rows are copied: the copy takes half of the room, as the
+/// rows themselves pass through the same cache.
+int64_t stagedBlockK(int64_t blockK, Type elementType, Type staged) {
+  int64_t bytes = blockK * elementType.getIntOrFloatBitWidth() / 8;
+  int64_t fitting = bytes / 2 / (staged.getIntOrFloatBitWidth() / 8);
+  int64_t unit = std::max<int64_t>(kPack(elementType), 2);
+  return std::max(fitting / unit * unit, unit);
+}
+
+/// What the rows of many are always copied as; null: they may stay as they are.
+Type stagedType(const CpuIsa &isa, Type elementType) {
+  MLIRContext *context = elementType.getContext();
+  if (elementType.isInteger(8))
+    return stagedInt8Type(context, isa);
+  return isa.convertsLeftOperand(elementType) ? Float32Type::get(context)
+                                              : Type();
 }
 
 FailureOr<GemmShape> shapeOf(GemmOp gemm, const CpuIsa &isa) {
@@ -91,10 +103,10 @@ FailureOr<GemmShape> shapeOf(GemmOp gemm, const CpuIsa &isa) {
     return gemm.emitOpError("has block_m = ")
            << shape.blockM << "; expected at most " << kMaxBlockM;
   if (!shape.elementType.isF32() && !shape.elementType.isBF16() &&
-      !shape.elementType.isF16())
+      !shape.elementType.isF16() && !shape.isInt8())
     return gemm.emitOpError("has element type ")
            << shape.elementType
-           << "; target cpu has kernels for f32, bf16 and f16";
+           << "; target cpu has kernels for f32, bf16, f16 and i8";
   shape.blockK = shape.k;
   if (auto blockK = gemm->getAttrOfType<IntegerAttr>(kBlockKAttr))
     shape.blockK = std::min(shape.k, blockK.getInt());
@@ -104,9 +116,9 @@ FailureOr<GemmShape> shapeOf(GemmOp gemm, const CpuIsa &isa) {
            << kBlockKAttr << " = " << shape.blockK
            << "; expected a positive multiple of " << shape.kPackSize();
   if (auto blockK = gemm->getAttrOfType<IntegerAttr>(kBlockKAttr))
-    if (isa.convertsLeftOperand(shape.elementType))
-      shape.blockK =
-          std::min(shape.k, stagedBlockK(blockK.getInt(), shape.elementType));
+    if (Type staged = stagedType(isa, shape.elementType))
+      shape.blockK = std::min(
+          shape.k, stagedBlockK(blockK.getInt(), shape.elementType, staged));
   shape.widensWeight = isa.widensWeight(shape.elementType);
   shape.widenBlockK = std::min(shape.steps() * shape.kPackSize(), kWidenBlockK);
   shape.usesAmx = gemmUsesAmx(isa, shape.elementType, shape.k);
@@ -146,8 +158,10 @@ public:
   LogicalResult emit() {
     Value tileIndex = b.divide(firstColumn, shape.blockN);
     evenChunk();
-    accumulators =
-        abi.allocateScratch(b.getF32Type(), maxRows() * shape.pitch());
+    Type sumType = accumulatorType(b, isa, shape.elementType).getElementType();
+    accumulators = abi.allocateScratch(sumType, maxRows() * shape.pitch());
+    if (shape.isInt8() && biasesInt8Rows(isa))
+      bias = abi.allocateScratch(sumType, shape.pitch());
     EpilogueEmitter epilogue(b, isa, abi, gemm.getEpilogue().front(),
                              gemm.getOuts());
     if (failed(epilogue.collectSinks()))
@@ -234,6 +248,7 @@ private:
     tile.columnOf = column;
     tile.accumulators = accumulators;
     tile.pitch = shape.pitch();
+    tile.bias = bias;
     emitFewRowsTile(b, isa, abi, tile);
   }
 
@@ -400,10 +415,11 @@ private:
   /// A copy of the rows for one pass: in f32 where the microkernels want that,
   /// and where pairs of bf16 would end in the next row, which may hold NaN.
   void allocateStage() {
-    bool converts = isa.convertsLeftOperand(shape.elementType);
-    if (!converts && shape.k % shape.kPackSize() == 0)
+    Type type = stagedType(isa, shape.elementType);
+    if (!type && shape.k % shape.kPackSize() == 0)
       return;
-    Type type = converts ? b.getF32Type() : shape.elementType;
+    if (!type)
+      type = shape.elementType;
     int64_t blockK = shape.blockK, stagedRows = maxRows();
     if (shape.widensWeight) {
       blockK = std::max(blockK, shape.widenBlockK);
@@ -412,7 +428,8 @@ private:
           b.getF32Type(), shape.panelsPerTile() * shape.widenBlockK * kPanelN);
     }
     // Rows a power of two apart would share a set of the first-level cache.
-    stagePitch = llvm::alignTo(blockK, 64) + 16;
+    int64_t line = kCacheLineBytes * 8 / type.getIntOrFloatBitWidth();
+    stagePitch = llvm::alignTo(blockK, 64) + line;
     stage = abi.allocateScratch(type, stagedRows * stagePitch);
   }
 
@@ -422,6 +439,15 @@ private:
     Value input = abi.flat(gemm.getInput());
     Value firstK = b.mul(firstStep, shape.kPackSize());
     Value length = b.min(b.sub(b.index(shape.k), firstK), blockK);
+    if (shape.isInt8()) {
+      b.forLoop(b.index(0), count, 1, [&](Value row) {
+        Value from = b.add(
+            b.mul(b.add(b.add(firstRow, first), row), inputPitch()), firstK);
+        stageInt8Row(b, isa, input, from, stage, b.mul(row, stagePitch),
+                     length);
+      });
+      return;
+    }
     Value whole = b.mul(b.divide(length, lanes), lanes);
     Value rest =
         vector::CreateMaskOp::create(b, VectorType::get({lanes}, b.getI1Type()),
@@ -538,6 +564,10 @@ private:
     panel.unroll = unrollOf(panel.elementType, shape.blockSteps());
     panel.next = b.add(panel.start, nextPanel);
     panel.isOnlyPass = shape.onePass();
+    if (bias)
+      emitInt8Bias(b, isa, panel.weight, panel.start, steps, panel.unroll, bias,
+                   column,
+                   b.compare(arith::CmpIPredicate::eq, firstStep, b.index(0)));
     forEachMicrokernel([&](Value row, int64_t microRows) {
       SmallVector<Value> rowOffsets;
       Value firstK = b.mul(firstStep, shape.kPackSize());
@@ -606,15 +636,15 @@ private:
                                llvm::function_ref<Value(int64_t, int64_t)> at) {
     if (isOnlyPass)
       return {};
-    VectorType type = b.vectorF32(isa.lanes);
+    VectorType type = accumulatorType(b, isa, shape.elementType);
     SmallVector<Type> types(microRows * vectors, type);
     auto start = scf::IfOp::create(
         b, types, b.compare(arith::CmpIPredicate::eq, firstStep, b.index(0)),
         /*addThenBlock=*/true, /*addElseBlock=*/true);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToEnd(start.thenBlock());
-    scf::YieldOp::create(
-        b, SmallVector<Value>(types.size(), b.splatF32(0.0, isa.lanes)));
+    Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
+    scf::YieldOp::create(b, SmallVector<Value>(types.size(), zero));
     b.setInsertionPointToEnd(start.elseBlock());
     SmallVector<Value> loaded;
     for (int64_t r = 0; r < microRows; ++r)
@@ -627,7 +657,7 @@ private:
 
   LogicalResult emitEpilogue(Value tileIndex) {
     epilogue->setAccumulators(
-        {accumulators, shape.pitch(), firstRow, firstColumn});
+        {accumulators, bias, shape.pitch(), firstRow, firstColumn});
     for (ArrayRef<Sink> group : epilogue->sinkGroups())
       if (failed(emitGroup(group, tileIndex)))
         return failure();
@@ -685,6 +715,7 @@ private:
   Value firstRow, firstColumn;
   EpilogueEmitter *epilogue = nullptr;
   Value rows, accumulators;
+  Value bias;      // of the columns, where rows are biased (Int8Rows.h)
   Value endsGroup; // this chunk of rows is its group's last
   Value tallEnd, firstTail, secondTail;
   // Of the current pass.

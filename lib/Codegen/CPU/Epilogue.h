@@ -17,9 +17,10 @@
 namespace mlir::prefill {
 
 /// Where a gemm's microkernels put a workgroup's accumulators: row r of the
-/// chunk and column c of the tile at element r * pitch + c.
+/// chunk and column c of the tile at element r * pitch + c. f32, or i32 of a
+/// gemm of 8-bit integers, whose columns may have a bias to be taken away.
 struct AccumulatorTile {
-  Value buffer;
+  Value buffer, bias;
   int64_t pitch = 0;
   Value firstRow, firstColumn;
 };
@@ -99,6 +100,7 @@ private:
   Value computeRowRMSScale(RowRMSScaleOp op);
   Value computeRMS(RMSNormOp op);
   void computeSlot(Value cache);
+  void computeQuantization(QuantizeRowsOp op);
 
   // EpilogueHeads.cpp: nodes that need other columns of a head.
   void materialize(Operation *op, const ColumnTile &tile);
@@ -112,7 +114,7 @@ private:
                                 ValueRange init, ColumnBody body);
   SmallVector<Value> forRange(Value first, Value width, int64_t staticWidth,
                               ValueRange init, ColumnBody body);
-  void store(const Sink &sink, Value vector, const Position &at);
+  void store(const Sink &sink, const Position &at);
   Value maskOf(Value count);
 
   KernelBuilder &b;
@@ -128,6 +130,10 @@ private:
     Value isValid, index, offset;
   };
   DenseMap<Value, Slot> slots; // by cache
+  struct Quantization {
+    Value scale, inverse;
+  };
+  DenseMap<Operation *, Quantization> quantizations;
   // Of the current tile: buffer and the tile's first column.
   DenseMap<Value, std::pair<Value, Value>> materialized;
   // Scratch of a head node, allocated once.

@@ -62,6 +62,11 @@ Value EpilogueEmitter::evaluateUncached(Value value, const Position &at) {
         return arith::MulFOp::create(b, evaluate(op.getInput(), at),
                                      broadcast(rowScalars.lookup(op)));
       })
+      .Case([&](DequantizeOp op) -> Value {
+        Value scale = arith::MulFOp::create(b, broadcast(rowScalars.lookup(op)),
+                                            evaluate(op.getColumnScale(), at));
+        return arith::MulFOp::create(b, evaluate(op.getInput(), at), scale);
+      })
       .Case([&](RMSNormOp op) { return evaluateRMSNorm(op, at); })
       .Case([&](GatedActOp op) { return evaluateGatedAct(op, at); })
       .Case([&](SplitOp op) {
@@ -92,8 +97,15 @@ Value EpilogueEmitter::evaluateAccumulator(const Position &at) {
       b.mul(b.sub(row, accumulators.firstRow), accumulators.pitch);
   Value column = b.sub(at.column, accumulators.firstColumn);
   // The pitch leaves room for a vector past the last column.
-  return loadColumns(b, accumulators.buffer, b.add(rowOffset, column),
-                     cpu.lanes);
+  Value place = b.add(rowOffset, column);
+  if (cast<MemRefType>(accumulators.buffer.getType()).getElementType().isF32())
+    return loadColumns(b, accumulators.buffer, place, cpu.lanes);
+  auto ints = VectorType::get({cpu.lanes}, b.getI32Type());
+  Value sums = vector::LoadOp::create(b, ints, accumulators.buffer, place);
+  if (accumulators.bias)
+    sums = arith::SubIOp::create(
+        b, sums, vector::LoadOp::create(b, ints, accumulators.bias, column));
+  return arith::SIToFPOp::create(b, b.vectorF32(cpu.lanes), sums);
 }
 
 Value EpilogueEmitter::evaluateSplit(SplitOp op, OpResult result,

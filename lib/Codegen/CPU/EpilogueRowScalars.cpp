@@ -16,6 +16,9 @@ void EpilogueEmitter::computeRowScalar(Operation *op) {
     scalar = computeRowRMSScale(scale);
   } else if (auto norm = dyn_cast<RMSNormOp>(op); norm && !norm.getHeadDim()) {
     scalar = computeRMS(norm);
+  } else if (auto dequantize = dyn_cast<DequantizeOp>(op)) {
+    scalar = memref::LoadOp::create(b, abi.view(dequantize.getRowScale()),
+                                    ValueRange{row, b.index(0)});
   } else if (isa<EmbedOp>(op)) {
     scalar = b.toIndex(memref::LoadOp::create(b, abi.batch().tokens, row));
   } else if (isa<SelectRowsOp>(op)) {
@@ -37,6 +40,39 @@ void EpilogueEmitter::computeSlot(Value cache) {
       b.toIndex(memref::LoadOp::create(b, abi.batch().slotMapping, row));
   Value valid = b.compare(arith::CmpIPredicate::sge, slot, b.index(0));
   slots[cache] = {valid, slot, abi.cache(cache).slotOffset(b, slot)};
+}
+
+/// Scale of the row and its inverse: the largest magnitude becomes 127. A row
+/// next to nothing is zeros, since the inverse would be infinite.
+void EpilogueEmitter::computeQuantization(QuantizeRowsOp op) {
+  if (quantizations.contains(op))
+    return;
+  int64_t columns = cast<ShapedType>(op.getInput().getType()).getDimSize(1);
+  auto ints = VectorType::get({cpu.lanes}, b.getI32Type());
+  Value none = b.splatI32(0, cpu.lanes);
+  // Bits of magnitudes are ordered like them, NaN above all.
+  Value largest = forRange(
+      b.index(0), b.index(columns), columns, {none},
+      [&](const Position &at, ValueRange carried) {
+        Value bits =
+            vector::BitCastOp::create(b, ints, evaluate(op.getInput(), at));
+        bits =
+            arith::AndIOp::create(b, bits, b.splatI32(0x7fffffff, cpu.lanes));
+        if (at.mask)
+          bits = arith::SelectOp::create(b, at.mask, bits, none);
+        return SmallVector<Value>{arith::MaxSIOp::create(b, bits, carried[0])};
+      })[0];
+  Value magnitude = arith::BitcastOp::create(
+      b, b.getF32Type(),
+      vector::ReductionOp::create(b, vector::CombiningKind::MAXSI, largest));
+  Value isZero = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, magnitude,
+                                       b.f32(kQuantizedMinimum));
+  auto orZero = [&](Value value) -> Value {
+    return arith::SelectOp::create(b, isZero, b.f32(0.0), value);
+  };
+  Value steps = b.f32(kQuantizedSteps);
+  quantizations[op] = {orZero(arith::DivFOp::create(b, magnitude, steps)),
+                       orZero(arith::DivFOp::create(b, steps, magnitude))};
 }
 
 /// 1/sqrt(sum of the partials / channels + eps); the partials in index order.

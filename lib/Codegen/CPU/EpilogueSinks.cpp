@@ -4,6 +4,7 @@
 #include "VectorMemory.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "prefill/Codegen/CPU/VectorMath.h"
 
 using namespace mlir;
 using namespace mlir::prefill;
@@ -47,12 +48,20 @@ void EpilogueEmitter::beginRow(Value current, ArrayRef<Sink> sinks) {
   row = current;
   rowScalars.clear();
   slots.clear();
+  quantizations.clear();
   materialized.clear();
   for (Operation *op : graph.ancestors(sinks))
     computeRowScalar(op);
-  for (const Sink &sink : sinks)
+  for (const Sink &sink : sinks) {
     if (sink.kind == Sink::Kind::Key || sink.kind == Sink::Kind::Value)
       computeSlot(sink.target);
+    if (auto quantize = sink.value.getDefiningOp<QuantizeRowsOp>())
+      computeQuantization(quantize);
+    if (sink.kind == Sink::Kind::RowScale)
+      memref::StoreOp::create(
+          b, quantizations.lookup(sink.value.getDefiningOp()).scale,
+          abi.view(sink.target), ValueRange{row, b.index(0)});
+  }
 }
 
 void EpilogueEmitter::emitTile(const ColumnTile &tile, ArrayRef<Sink> sinks) {
@@ -64,12 +73,14 @@ void EpilogueEmitter::emitTile(const ColumnTile &tile, ArrayRef<Sink> sinks) {
   int64_t headDim = 0;
   SmallVector<Sink> sums, stores;
   for (const Sink &sink : sinks) {
+    if (sink.kind == Sink::Kind::RowScale)
+      continue; // stored when the row began
     if (sink.kind == Sink::Kind::SumOfSquares) {
       sums.push_back(sink);
       continue;
     }
     stores.push_back(sink);
-    if (sink.kind != Sink::Kind::Buffer)
+    if (sink.kind == Sink::Kind::Key || sink.kind == Sink::Kind::Value)
       headDim = EpilogueGraph::cacheHeadDim(sink);
   }
   Value zero = b.splatF32(0.0, cpu.lanes);
@@ -84,7 +95,7 @@ void EpilogueEmitter::emitTile(const ColumnTile &tile, ArrayRef<Sink> sinks) {
                      next.push_back(vector::FMAOp::create(b, x, x, sum));
                    }
                    for (const Sink &sink : stores)
-                     store(sink, evaluate(sink.value, at), at);
+                     store(sink, at);
                    return next;
                  });
   for (auto [sink, sum] : llvm::zip(sums, squares))
@@ -92,8 +103,17 @@ void EpilogueEmitter::emitTile(const ColumnTile &tile, ArrayRef<Sink> sinks) {
                             ValueRange{row, tile.index});
 }
 
-void EpilogueEmitter::store(const Sink &sink, Value vector,
-                            const Position &at) {
+void EpilogueEmitter::store(const Sink &sink, const Position &at) {
+  if (sink.kind == Sink::Kind::Quantized) {
+    auto quantize = sink.value.getDefiningOp<QuantizeRowsOp>();
+    Value scaled = arith::MulFOp::create(
+        b, evaluate(quantize.getInput(), at),
+        broadcast(quantizations.lookup(quantize).inverse));
+    storeInt8Columns(b, cpu, emitNearestInteger(b, scaled),
+                     abi.view(sink.target), {row, at.column}, at.mask);
+    return;
+  }
+  Value vector = evaluate(sink.value, at);
   if (sink.kind == Sink::Kind::Buffer) {
     storeColumns(b, cpu, vector, abi.view(sink.target), {row, at.column},
                  at.mask);

@@ -1,5 +1,6 @@
 //===- GemmFewRows.cpp - a gemm's tile of few rows ------------------------===//
 #include "GemmFewRows.h"
+#include "Int8Rows.h"
 #include "VectorMemory.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "prefill/Codegen/CPU/Microkernel.h"
@@ -19,16 +20,21 @@ public:
     maxRows = isa.microRows;
     converts = isa.convertsLeftOperand(tile.elementType);
     Type type = converts ? b.getF32Type() : tile.elementType;
+    if (isInt8())
+      type = stagedInt8Type(b.getContext(), isa);
     // Rows a multiple of 4 KiB apart would share one set of the first-level
     // cache, as many as it has ways: every line of a panel would evict one.
     int64_t line = kCacheLineBytes * 8 / type.getIntOrFloatBitWidth();
     stagePitch = llvm::alignTo(tile.k, line) + line;
-    stage = abi.allocateScratch(type, maxRows * stagePitch);
+    stage =
+        abi.allocateScratch(type, (maxRows + (tile.bias ? 1 : 0)) * stagePitch);
     unknownZero = abi.unknownZero();
   }
 
   void emit() {
     b.forLoop(b.index(0), tile.rows, 1, [&](Value row) { stageRow(row); });
+    if (tile.bias)
+      stageInt8Zeros(b, stage, b.index(maxRows * stagePitch), tile.k);
     SmallVector<int64_t> heights;
     for (int64_t height = 1; height <= maxRows; ++height)
       heights.push_back(height);
@@ -46,9 +52,13 @@ public:
   }
 
 private:
+  bool isInt8() const { return tile.elementType.isInteger(8); }
+
   void stageRow(Value row) {
     Value from = b.mul(b.add(tile.firstRow, row), tile.inputPitch);
     Value to = b.mul(row, stagePitch);
+    if (isInt8())
+      return stageInt8Row(b, isa, tile.input, from, stage, to, b.index(tile.k));
     int64_t width =
         converts ? isa.lanes : isa.lanes * sizeof(float) / elementBytes;
     int64_t whole = tile.k / width * width;
@@ -96,6 +106,9 @@ private:
     operands.a = stage;
     for (int64_t r = 0; r < rows; ++r)
       operands.aRowOffsets.push_back(b.index(r * stagePitch));
+    // The bias is the sums of one more row.
+    if (tile.bias)
+      operands.aRowOffsets.push_back(b.index(maxRows * stagePitch));
     operands.b = tile.weight;
     operands.bStepStride = kPanelN * pack;
     operands.steps = b.index(llvm::divideCeil(tile.k, pack));
@@ -117,6 +130,9 @@ private:
           vector::StoreOp::create(
               b, sums[r * vectors + v], tile.accumulators,
               b.add(column, r * tile.pitch + part + v * isa.lanes));
+      for (int64_t v = 0; tile.bias && v < vectors; ++v)
+        vector::StoreOp::create(b, sums[rows * vectors + v], tile.bias,
+                                b.add(column, part + v * isa.lanes));
     }
   }
 

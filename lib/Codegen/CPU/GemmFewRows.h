@@ -16,7 +16,7 @@
 namespace mlir::prefill {
 
 struct FewRowsTile {
-  Type elementType; ///< of input and weight
+  Type elementType; ///< of input and weight: f32, bf16, f16 or i8
   int64_t k;
   /// Rows [firstRow, firstRow + rows) of the flat input; 1 <= rows <=
   /// isa.microRows.
@@ -29,9 +29,11 @@ struct FewRowsTile {
   /// columns columnOf(q) and following of the accumulators.
   Value firstPanel, panels;
   llvm::function_ref<Value(Value q)> columnOf;
-  /// f32, row r at r * pitch.
+  /// f32, or i32 for i8; row r at r * pitch.
   Value accumulators;
   int64_t pitch;
+  /// The columns' bias (Int8Rows.h), like a row; null: there is none.
+  Value bias;
 };
 
 /// Fills the accumulators, with the sums of the microkernels of taller tiles.

@@ -11,14 +11,21 @@ using namespace mlir::prefill;
 // than 8 accumulators could not hide the latency of a multiply-add on two
 // pipes. With 32 registers 8 rows x 2 vectors fit.
 static constexpr CpuIsa kIsas[] = {
-    {"avx2", "x86-64-v3", "", 8, 6, 16, false, false},
-    {"avx512", "x86-64-v4", "", 16, 8, 32, false, false},
-    {"avx512_bf16", "x86-64-v4", "+avx512bf16", 16, 8, 32, true, false},
-    {"amx_bf16", "x86-64-v4", "+avx512bf16,+amx-tile,+amx-bf16", 16, 8, 32,
-     true, true},
+    {"avx2", "x86-64-v3", "", 8, 6, 16, false, false, false, false},
+    {"avx_vnni", "x86-64-v3", "+avxvnni", 8, 6, 16, false, false, true, true},
+    {"avx512", "x86-64-v4", "", 16, 8, 32, false, false, false, false},
+    {"avx512_vnni", "x86-64-v4", "+avx512vnni", 16, 8, 32, false, false, true,
+     true},
+    // Every CPU with AVX512-BF16 has AVX512-VNNI as well.
+    {"avx512_bf16", "x86-64-v4", "+avx512vnni,+avx512bf16", 16, 8, 32, true,
+     false, true, false},
+    {"amx_bf16", "x86-64-v4", "+avx512vnni,+avx512bf16,+amx-tile,+amx-bf16", 16,
+     8, 32, true, true, true, false},
 };
 
 MacKind CpuIsa::macKind(Type elementType) const {
+  if (elementType.isInteger(8))
+    return hasInt8Dot ? MacKind::Int8Dot : MacKind::Int8Split;
   if (elementType.isF16())
     return MacKind::F16Convert;
   if (!elementType.isBF16())
@@ -56,5 +63,7 @@ std::string prefill::cpuIsaNames() {
 }
 
 int64_t prefill::kPack(Type elementType) {
+  if (elementType.isInteger(8))
+    return 4;
   return elementType.isBF16() ? 2 : 1;
 }

@@ -1,6 +1,7 @@
 //===- Microkernel.cpp - register-blocked inner product loop --------------===//
 #include "prefill/Codegen/CPU/Microkernel.h"
 #include "BF16Pairs.h"
+#include "Int8Rows.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
@@ -51,7 +52,8 @@ public:
       auto pairType = VectorType::get({2 * lanes}, b.getBF16Type());
       size_t vectors = columns.size();
       for (auto [r, rowOffset] : llvm::enumerate(ops.aRowOffsets)) {
-        Value row = vector::BitCastOp::create(b, pairType, loadPair(rowOffset));
+        Value row = vector::BitCastOp::create(
+            b, pairType, loadWord(b.getBF16Type(), b.add(rowOffset, aStep)));
         for (size_t v = 0; v < vectors; ++v) {
           Value &sum = acc[r * vectors + v];
           sum = x86vector::DotBF16Op::create(b, sum, row, columns[v]);
@@ -59,6 +61,18 @@ public:
       }
       break;
     }
+    case MacKind::Int8Dot: {
+      SmallVector<Value> columns = loadInt8Columns();
+      multiplyInts(acc, columns, b.getI8Type(), 0, emitInt8Dot);
+      break;
+    }
+    case MacKind::Int8Split:
+      // As with split pairs of bf16: the halves one after the other leave room
+      // in registers.
+      for (int64_t part : {0, 1})
+        multiplyInts(acc, loadInt8Halves(part), b.getI16Type(), 2 * part,
+                     emitInt16Dot);
+      break;
     case MacKind::Bf16Split: {
       if (ops.unknownZero && lanes < 16) {
         multiplyAdd(acc, loadHalves(0), 0);
@@ -90,6 +104,52 @@ private:
       SplitPair split = splitPairs(b, pair, lanes);
       return part == 0 ? split.even : split.odd;
     });
+  }
+
+  /// Four k of each column in a word.
+  SmallVector<Value> loadInt8Columns() {
+    return asWords(loadColumns(b.getI8Type(), 4 * lanes));
+  }
+
+  SmallVector<Value> asWords(ArrayRef<Value> columns) {
+    return llvm::map_to_vector(columns, [&](Value ints) -> Value {
+      return vector::BitCastOp::create(
+          b, VectorType::get({lanes}, b.getI32Type()), ints);
+    });
+  }
+
+  /// The even or odd k of each four, as two i16 in a word.
+  SmallVector<Value> loadInt8Halves(int64_t part) {
+    bool again = ops.unknownZero && lanes < 16;
+    SmallVector<Value> columns =
+        part == 0
+            ? loadColumns(b.getI8Type(), 4 * lanes)
+            : loadColumnsAt(b.getI8Type(), 4 * lanes,
+                            again ? b.add(bStep, ops.unknownZero) : bStep);
+    auto halves = VectorType::get({2 * lanes}, b.getI16Type());
+    Value eight = arith::ConstantOp::create(
+        b, DenseElementsAttr::get(halves, b.getI16IntegerAttr(8)));
+    for (Value &column : columns) {
+      column = vector::BitCastOp::create(b, halves, column);
+      if (part == 0)
+        column = arith::ShLIOp::create(b, column, eight);
+      column = arith::ShRSIOp::create(b, column, eight);
+    }
+    return asWords(columns);
+  }
+
+  /// A word of every row, `part` elements on in the step, times the columns.
+  void multiplyInts(SmallVector<Value> &acc, ArrayRef<Value> columns,
+                    Type rowType, int64_t part,
+                    Value (*dot)(KernelBuilder &, Value, Value, Value)) {
+    size_t vectors = columns.size();
+    for (auto [r, rowOffset] : llvm::enumerate(ops.aRowOffsets)) {
+      Value row = loadWord(rowType, b.add(b.add(rowOffset, aStep), part));
+      for (size_t v = 0; v < vectors; ++v) {
+        Value &sum = acc[r * vectors + v];
+        sum = dot(b, sum, row, columns[v]);
+      }
+    }
   }
 
   /// One k, the `part`-th of the step: every row's scalar times the columns.
@@ -132,13 +192,13 @@ private:
         prefetchLine(b, ops.b, b.add(ops.bOffsets[v], ahead));
   }
 
-  /// The pair of a row in every lane, as vector<lanes x i32>.
-  Value loadPair(Value rowOffset) {
-    Value pair =
-        vector::LoadOp::create(b, VectorType::get({2}, b.getBF16Type()), ops.a,
-                               ValueRange{b.add(rowOffset, aStep)});
+  /// 32 bits of a row, from an element on, in every lane: vector<lanes x i32>.
+  Value loadWord(Type type, Value element) {
+    int64_t count = 32 / type.getIntOrFloatBitWidth();
+    Value elements = vector::LoadOp::create(b, VectorType::get({count}, type),
+                                            ops.a, ValueRange{element});
     Value word = vector::BitCastOp::create(
-        b, VectorType::get({1}, b.getI32Type()), pair);
+        b, VectorType::get({1}, b.getI32Type()), elements);
     Value scalar = vector::ExtractOp::create(b, word, ArrayRef<int64_t>{0});
     return vector::BroadcastOp::create(
         b, VectorType::get({lanes}, b.getI32Type()), scalar);
@@ -164,13 +224,22 @@ SmallVector<Value> prefill::panelVectorOffsets(KernelBuilder &b,
   return offsets;
 }
 
+VectorType prefill::accumulatorType(KernelBuilder &b, const CpuIsa &isa,
+                                    Type elementType) {
+  if (elementType.isInteger(8))
+    return VectorType::get({isa.lanes}, b.getI32Type());
+  return b.vectorF32(isa.lanes);
+}
+
 SmallVector<Value> prefill::emitMicrokernel(KernelBuilder &b, const CpuIsa &isa,
                                             const MicrokernelOperands &operands,
                                             ValueRange init) {
   SmallVector<Value> start(init);
   if (start.empty())
-    start.assign(operands.aRowOffsets.size() * operands.bOffsets.size(),
-                 b.splatF32(0.0, isa.lanes));
+    start.assign(
+        operands.aRowOffsets.size() * operands.bOffsets.size(),
+        arith::ConstantOp::create(
+            b, b.getZeroAttr(accumulatorType(b, isa, operands.elementType))));
   // Where it asks ahead is carried along: LLVM would compute a product in every
   // step.
   if (operands.prefetchStart)

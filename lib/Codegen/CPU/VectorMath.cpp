@@ -133,6 +133,16 @@ Value prefill::emitReciprocalSqrt(KernelBuilder &b, Value x) {
   return arith::DivFOp::create(b, b.f32(1.0), math::SqrtOp::create(b, x));
 }
 
+// Beside 1.5 * 2^23 the unit in the last place is 1. A conversion to integers
+// would be undefined for NaN in LLVM.
+Value prefill::emitNearestInteger(KernelBuilder &b, Value x) {
+  int64_t lanes = lanesOf(x);
+  Value shifted =
+      arith::AddFOp::create(b, x, b.splatF32(double(3 << 22), lanes));
+  return vector::BitCastOp::create(b, VectorType::get({lanes}, b.getI32Type()),
+                                   shifted);
+}
+
 // The upper half of the bits, after adding just below half of its last place,
 // or half where that makes it even. A NaN must not round to infinity.
 Value prefill::emitBF16Bits(KernelBuilder &b, Value x) {

@@ -43,6 +43,12 @@ Value prefill::loadColumns(KernelBuilder &b, Value memref, ValueRange indices,
     Value bits = LLVM::MaskedLoadOp::create(
         b, ints, elementAddress(b, memref, indices), mask, zero,
         /*alignment=*/2);
+    if (element.isBF16()) { // as below, but for LLVM and its lone bf16
+      auto words = VectorType::get({lanes}, b.getI32Type());
+      Value shifted = arith::ShLIOp::create(
+          b, arith::ExtUIOp::create(b, words, bits), b.splatI32(16, lanes));
+      return vector::BitCastOp::create(b, b.vectorF32(lanes), shifted);
+    }
     loaded = vector::BitCastOp::create(b, type, bits);
   } else if (mask) {
     Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
@@ -62,16 +68,20 @@ void prefill::storeMaskedHalves(KernelBuilder &b, Value vector, Value memref,
                               /*alignment=*/2);
 }
 
-/// The lower halves of 16 words. LLVM 22 would make a store of all four bytes
-/// of a masked store of a truncated vector when the mask takes one lane (LLVM
-/// issue 179489), hence the instruction by name.
+/// The lower halves (vpmovdw) or bytes (vpmovdb) of 16 words. LLVM 22 would
+/// make a store of all four bytes of a masked store of a truncated vector when
+/// the mask takes one lane (LLVM issue 179489), hence the instruction by name.
 static void storeMaskedBits(KernelBuilder &b, Value words, Value memref,
                             ValueRange indices, Value mask) {
+  Type element = cast<MemRefType>(memref.getType()).getElementType();
   auto bits = VectorType::get({1}, b.getI16Type());
   Value lanes = vector::ExtractOp::create(
       b, vector::BitCastOp::create(b, bits, mask), ArrayRef<int64_t>{0});
   LLVM::CallIntrinsicOp::create(
-      b, b.getStringAttr("llvm.x86.avx512.mask.pmov.dw.mem.512"),
+      b,
+      b.getStringAttr(element.getIntOrFloatBitWidth() == 8
+                          ? "llvm.x86.avx512.mask.pmov.db.mem.512"
+                          : "llvm.x86.avx512.mask.pmov.dw.mem.512"),
       ValueRange{elementAddress(b, memref, indices), words, lanes});
 }
 
@@ -90,6 +100,18 @@ void prefill::storeColumns(KernelBuilder &b, const CpuIsa &isa, Value vector,
   } else {
     vector::StoreOp::create(b, vector, memref, indices);
   }
+}
+
+void prefill::storeInt8Columns(KernelBuilder &b, const CpuIsa &isa, Value words,
+                               Value memref, ValueRange indices, Value mask) {
+  if (mask && isa.lanes == 16)
+    return storeMaskedBits(b, words, memref, indices, mask);
+  Value bytes = arith::TruncIOp::create(
+      b, VectorType::get({isa.lanes}, b.getI8Type()), words);
+  if (mask)
+    vector::MaskedStoreOp::create(b, memref, indices, mask, bytes);
+  else
+    vector::StoreOp::create(b, bytes, memref, indices);
 }
 
 Value prefill::sumLanes(KernelBuilder &b, Value vector) {

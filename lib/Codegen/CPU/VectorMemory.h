@@ -16,6 +16,10 @@ Value loadColumns(KernelBuilder &b, Value memref, ValueRange indices,
 void storeColumns(KernelBuilder &b, const CpuIsa &isa, Value vector,
                   Value memref, ValueRange indices, Value mask = {});
 
+/// Stores the lowest bytes of i32 lanes to a memref of i8.
+void storeInt8Columns(KernelBuilder &b, const CpuIsa &isa, Value words,
+                      Value memref, ValueRange indices, Value mask = {});
+
 /// Stores the elements of a vector of 16-bit floats that the mask takes, and
 /// leaves the memory between them alone.
 void storeMaskedHalves(KernelBuilder &b, Value vector, Value memref,

@@ -64,7 +64,8 @@ LogicalResult EpilogueGraph::verifyNode(Operation *op) const {
   if (!isa<AddOp, BiasAddOp, ScaleOp, RowRMSScaleOp, RMSNormOp, GatedActOp,
            SplitOp, DeinterleaveOp, EmbedOp, SelectRowsOp, RopeOp, KVAppendOp,
            RowSumsqOp>(op) &&
-      !(isa<CombineSplitsOp>(op) && target == "cuda"))
+      !(isa<CombineSplitsOp>(op) && target == "cuda") &&
+      !(isa<QuantizeRowsOp, DequantizeOp>(op) && target == "cpu"))
     return op->emitOpError("has no lowering in an epilogue on target ")
            << target;
   auto requireArgument = [&](Value value, StringRef name) -> LogicalResult {
@@ -82,6 +83,8 @@ LogicalResult EpilogueGraph::verifyNode(Operation *op) const {
                    failed(requireArgument(combine.getLse(), "lse")));
   if (auto scale = dyn_cast<RowRMSScaleOp>(op))
     return requireArgument(scale.getSumsq(), "sumsq");
+  if (auto dequantize = dyn_cast<DequantizeOp>(op))
+    return requireArgument(dequantize.getRowScale(), "row_scale");
   if (auto rope = dyn_cast<RopeOp>(op); rope && !rope.getTable())
     return rope.emitOpError("has no table (run "
                             "prefill-materialize-rope-tables)");
@@ -132,6 +135,13 @@ LogicalResult EpilogueGraph::collect() {
     if (auto sumsq = value.getDefiningOp<RowSumsqOp>()) {
       if (failed(
               add({Kind::SumOfSquares, sumsq.getInput(), out, 0, {}}, sumsq)))
+        return failure();
+      continue;
+    }
+    if (auto quantize = value.getDefiningOp<QuantizeRowsOp>()) {
+      Kind kind =
+          value == quantize.getScale() ? Kind::RowScale : Kind::Quantized;
+      if (failed(add({kind, quantize.getQuantized(), out, 0, {}}, quantize)))
         return failure();
       continue;
     }

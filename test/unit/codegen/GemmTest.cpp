@@ -60,8 +60,11 @@ protected:
     for (int64_t r = 0; r < out.rows; ++r)
       for (int64_t n = 0; n < out.columns; ++n) {
         double want = product.sum.at(r, n);
+        // Sums of integers are exact until they are f32.
         double tolerance =
-            1e-6 * product.magnitude.at(r, n) + 1e-7 +
+            (x.element == Element::I8
+                 ? 0x1p-24 * std::abs(want)
+                 : 1e-6 * product.magnitude.at(r, n) + 1e-7) +
             (out.element == Element::BF16  ? std::abs(want) / 256
              : out.element == Element::F16 ? std::abs(want) / 2048
                                            : 0.0);
@@ -117,6 +120,9 @@ TEST_P(GemmTest, RoundsToHalfTheWidth) {
   // The last column of 65 is a tile's only one, stored after the next row's.
   for (GemmCase c : {GemmCase{70, 64, 96}, GemmCase{65, 64, 32}})
     for (Element output : {Element::BF16, Element::F16}) {
+      // Sums of integers are beyond the range of f16.
+      if (element() == Element::I8 && output == Element::F16)
+        continue;
       CompiledKernel kernel(gemmText(c, element(), dtype(output)), isa());
       ASSERT_TRUE(kernel.ok());
       Matrix w = Matrix(c.n, c.k, element()).randomize(3);
@@ -181,8 +187,10 @@ TEST_P(GemmTest, RowsDoNotDependOnTheirNeighbours) {
 std::vector<std::tuple<std::string, Element>> variants() {
   std::vector<std::tuple<std::string, Element>> all;
   for (const mlir::prefill::CpuIsa &isa : mlir::prefill::cpuIsas())
-    for (Element element : {Element::F32, Element::BF16, Element::F16})
-      all.push_back({isa.name.str(), element});
+    for (Element element :
+         {Element::F32, Element::BF16, Element::F16, Element::I8})
+      if (!isa.onlyInt8 || element == Element::I8)
+        all.push_back({isa.name.str(), element});
   return all;
 }
 
@@ -224,8 +232,97 @@ TEST(GemmRefusal, UnknownIsa) {
   EXPECT_THAT(CompiledKernel::errorOf(
                   gemmText({64, 32, 64}, Element::F32, "f32"), "sse2"),
               testing::HasSubstr(
-                  "unknown isa 'sse2'; valid are avx2, avx512, avx512_bf16, "
-                  "amx_bf16"));
+                  "unknown isa 'sse2'; valid are avx2, avx_vnni, avx512, "
+                  "avx512_vnni, avx512_bf16, amx_bf16"));
+}
+
+/// A gemm of integers whose epilogue scales its sums.
+class DequantizeTest : public IsaTest<> {};
+
+TEST_P(DequantizeTest, ScalesOfRowsAndColumns) {
+  // Several tiles and chunks, and columns that no vector ends with.
+  constexpr int64_t n = 131, k = 200;
+  std::string x = rowsType(k, "i8"), w = packedType(n, k, n, Element::I8),
+              acc = rowsType(n, "f32"), rowScale = rowsType(1, "f32"),
+              scale = "tensor<131xf32>", out = rowsType(n, "bf16");
+  CompiledKernel kernel(
+      "func.func private @gemm(%x: " + x + ", %w: " + w +
+          ", %batch: !prefill.batch, %r: " + rowScale + ", %c: " + scale +
+          ") -> " + out + " attributes {prefill.kernel} {\n" +
+          "%0 = prefill.gemm %x, %w {" + config(16, 32) +
+          ", prefill.group_n = 131} : " + x + ", " + w + " -> " + out +
+          " epilogue {\n^bb0(%acc: " + acc +
+          "):\n%s = prefill.dequantize %acc, %r, %c : " + acc + ", " +
+          rowScale + ", " + scale + " -> " + acc +
+          "\nprefill.yield %s : " + acc + "\n}\nreturn %0 : " + out + "\n}\n",
+      isa());
+  ASSERT_TRUE(kernel.ok());
+  for (int64_t rows : {1, 5, 40}) {
+    Matrix input = Matrix(rows, k, Element::I8).randomize(1);
+    Matrix weight = Matrix(n, k, Element::I8).randomize(2);
+    Matrix rowScales = Matrix(rows, 1, false).randomize(3);
+    Matrix columnScales = Matrix(1, n, false).randomize(4);
+    Matrix packed = pack(weight, n);
+    Matrix result = Matrix(rows, n, true).fill(kNaN);
+    Batch batch = Batch::ofRows(rows);
+    kernel.run(Arguments()
+                   .pointer(input.upload())
+                   .pointer(packed.upload())
+                   .batch(batch)
+                   .pointer(rowScales.upload())
+                   .pointer(columnScales.upload())
+                   .pointer(result.upload()),
+               batch);
+    result.download();
+    Product product = multiply(input, weight);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < n; ++c) {
+        double want =
+            product.sum.at(r, c) * rowScales.at(r, 0) * columnScales.at(0, c);
+        ASSERT_NEAR(result.at(r, c), want, std::abs(want) / 256)
+            << "row " << r << " of " << rows << ", column " << c;
+      }
+  }
+}
+
+std::vector<std::tuple<std::string>> isas() {
+  std::vector<std::tuple<std::string>> all;
+  for (const mlir::prefill::CpuIsa &isa : mlir::prefill::cpuIsas())
+    all.push_back({isa.name.str()});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, DequantizeTest, testing::ValuesIn(isas()),
+                         [](const auto &info) {
+                           return std::get<0>(info.param);
+                         });
+
+// The integers of the largest magnitude in the longest row: no sum overflows.
+TEST_P(DequantizeTest, LargestSums) {
+  GemmCase c{32, 65536, 32, 16, 0, 4096};
+  CompiledKernel kernel(gemmText(c, Element::I8, "f32"), isa());
+  ASSERT_TRUE(kernel.ok());
+  for (int64_t rows : {1, 12}) {
+    Matrix x = Matrix(rows, c.k, Element::I8).fill(-127);
+    Matrix w = Matrix(c.n, c.k, Element::I8).fill(127);
+    for (int64_t k = 0; k < c.k; ++k)
+      w.at(1, k) = -127;
+    Matrix packed = pack(w, c.n);
+    Matrix out = Matrix(rows, c.n, false).fill(kNaN);
+    Batch batch = Batch::ofRows(rows);
+    kernel.run(Arguments()
+                   .pointer(x.upload())
+                   .pointer(packed.upload())
+                   .batch(batch)
+                   .pointer(out.upload()),
+               batch);
+    out.download();
+    double largest = 127.0 * 127 * double(c.k); // 63 * 2^24 and more: inexact
+    for (int64_t r = 0; r < rows; ++r) {
+      ASSERT_EQ(out.at(r, 0), float(-largest));
+      ASSERT_EQ(out.at(r, 1), float(largest));
+    }
+  }
 }
 
 } // namespace

@@ -242,6 +242,125 @@ TEST_P(RowwiseTest, KVAppendAlone) {
   }
 }
 
+/// One row as quantize_rows has it: f32 arithmetic, rounded once in each step.
+struct QuantizedRow {
+  float scale;
+  std::vector<int> integers;
+};
+static QuantizedRow quantizeRow(const std::vector<float> &row) {
+  float largest = 0;
+  for (float value : row)
+    largest = std::max(largest, std::abs(value));
+  if (largest < 0x1p-100f)
+    return {0, std::vector<int>(row.size(), 0)};
+  float inverse = 127 / largest;
+  QuantizedRow result{largest / 127, {}};
+  for (float value : row) {
+    volatile float scaled = value * inverse; // no fused multiply-add
+    result.integers.push_back(int(std::nearbyint(scaled)));
+  }
+  return result;
+}
+
+TEST_P(RowwiseTest, QuantizeRows) {
+  for (int64_t columns : {64, 65, 131, 300, 3}) {
+    constexpr int64_t rows = 13;
+    std::string type = rowsType(columns, element());
+    std::string ints = rowsType(columns, "i8"), scale = rowsType(1, "f32");
+    CompiledKernel kernel(
+        rowwiseText("%x: " + type + ", %batch: !prefill.batch", config(4, 128),
+                    "%q, %s = prefill.quantize_rows %x : " + type + " -> " +
+                        ints + ", " + scale,
+                    "%q, %s", ints + ", " + scale),
+        isa());
+    ASSERT_TRUE(kernel.ok());
+    Matrix x = Matrix(rows, columns, bf16()).randomize(1, 3.0);
+    for (int64_t c = 0; c < columns; ++c) {
+      x.at(1, c) = 0;
+      x.at(2, c) *= 0x1p-110; // next to nothing: zeros
+      x.at(3, c) *= 0x1p-90;
+      x.at(4, c) *= 0x1p+100;
+      // Halves of a step: the largest is 127, so that the scale is 1.
+      x.at(5, c) = c == 0 ? -127 : double(c % 100) + 0.5;
+      x.at(6, c) = c % 7 == 3 ? kNaN : 1;
+      x.at(7, c) = c % 7 == 2 ? -std::numeric_limits<double>::infinity() : 1;
+    }
+    // A row more, which the kernel must leave alone.
+    Matrix result(rows + 1, columns, Element::I8), scales(rows, 1, false);
+    Batch batch = Batch::ofRows(rows);
+    kernel.run(Arguments()
+                   .pointer(x.upload())
+                   .batch(batch)
+                   .pointer(result.fill(-99).upload())
+                   .pointer(scales.fill(kNaN).upload()),
+               batch);
+    result.download();
+    scales.download();
+    for (int64_t c = 0; c < columns; ++c)
+      ASSERT_EQ(result.at(rows, c), -99) << columns << " columns";
+    ASSERT_FALSE(std::isfinite(scales.at(6, 0)) && columns > 3);
+    ASSERT_FALSE(std::isfinite(scales.at(7, 0)));
+    for (int64_t r : {0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12}) {
+      std::vector<float> row;
+      for (int64_t c = 0; c < columns; ++c)
+        row.push_back(bf16() ? fromBF16(toBF16(float(x.at(r, c))))
+                             : float(x.at(r, c)));
+      QuantizedRow want = quantizeRow(row);
+      ASSERT_EQ(scales.at(r, 0), want.scale) << "row " << r;
+      for (int64_t c = 0; c < columns; ++c)
+        ASSERT_EQ(result.at(r, c), want.integers[size_t(c)])
+            << "row " << r << " column " << c << " of " << columns;
+    }
+  }
+}
+
+// Without a rounding to the norm's type in between.
+TEST_P(RowwiseTest, QuantizeNormalisedRows) {
+  constexpr int64_t columns = 200, rows = 9;
+  std::string type = rowsType(columns, element());
+  std::string f32 = rowsType(columns, "f32");
+  std::string ints = rowsType(columns, "i8"), scale = rowsType(1, "f32");
+  std::string gainType = "tensor<200x" + element() + ">";
+  CompiledKernel kernel(
+      rowwiseText("%x: " + type + ", %batch: !prefill.batch, %g: " + gainType,
+                  config(8, 64),
+                  "%n = prefill.rms_norm %x, %g {eps = 1.0e-6} : " + type +
+                      ", " + gainType + " -> " + f32 +
+                      "\n%q, %s = prefill.quantize_rows %n : " + f32 + " -> " +
+                      ints + ", " + scale,
+                  "%q, %s", ints + ", " + scale),
+      isa());
+  ASSERT_TRUE(kernel.ok());
+  Matrix x = Matrix(rows, columns, bf16()).randomize(1, 3.0);
+  Matrix gain = Matrix(1, columns, bf16()).randomize(2);
+  Matrix result(rows, columns, Element::I8), scales(rows, 1, false);
+  Batch batch = Batch::ofRows(rows);
+  kernel.run(Arguments()
+                 .pointer(x.upload())
+                 .batch(batch)
+                 .pointer(gain.upload())
+                 .pointer(result.upload())
+                 .pointer(scales.upload()),
+             batch);
+  result.download();
+  scales.download();
+  for (int64_t r = 0; r < rows; ++r) {
+    double sum = 0, largest = 0;
+    for (int64_t c = 0; c < columns; ++c)
+      sum += std::pow(x.at(r, c), 2);
+    std::vector<double> normalised;
+    for (int64_t c = 0; c < columns; ++c) {
+      normalised.push_back(x.at(r, c) * gain.at(0, c) /
+                           std::sqrt(sum / columns + 1e-6));
+      largest = std::max(largest, std::abs(normalised.back()));
+    }
+    ASSERT_NEAR(scales.at(r, 0), largest / 127, 1e-6 * largest);
+    for (int64_t c = 0; c < columns; ++c)
+      ASSERT_NEAR(result.at(r, c), normalised[size_t(c)] * 127 / largest,
+                  0.5 + 1e-3);
+  }
+}
+
 // The polynomial of exp over all of f32's range.
 TEST_P(RowwiseTest, SiluIsAccurate) {
   constexpr int64_t columns = 256, rows = 40;

@@ -9,7 +9,7 @@
 
 namespace prefill_test {
 
-enum class Element { F32, BF16, F16 };
+enum class Element { F32, BF16, F16, I8 };
 inline Element elementOf(bool bf16) {
   return bf16 ? Element::BF16 : Element::F32;
 }
@@ -23,12 +23,17 @@ public:
   Matrix(int64_t rows, int64_t columns, bool bf16)
       : Matrix(rows, columns, elementOf(bf16)) {}
 
-  /// Uniform in [-scale, scale], representable in the element type.
+  /// Uniform in [-scale, scale], representable in the element type; integers in
+  /// [-127, 127].
   Matrix &randomize(unsigned seed, double scale = 1.0) {
     std::mt19937 generator(seed);
     std::uniform_real_distribution<float> uniform{float(-scale), float(scale)};
     for (double &value : values) {
       float f = uniform(generator);
+      if (element == Element::I8) {
+        value = std::nearbyint(127 * f / scale);
+        continue;
+      }
       value = bf16                      ? roundBF16(f)
               : element == Element::F16 ? double(_Float16(f))
                                         : double(f);
@@ -49,8 +54,11 @@ public:
     halves.clear();
     smalls.clear();
     floats.clear();
+    bytes.clear();
     for (double value : values)
-      if (bf16)
+      if (element == Element::I8) // which has no NaN
+        bytes.push_back(std::isnan(value) ? int8_t(-128) : int8_t(value));
+      else if (bf16)
         halves.push_back(toBF16(float(value)));
       else if (element == Element::F16)
         smalls.push_back(_Float16(value));
@@ -60,6 +68,8 @@ public:
       return halves.data();
     if (element == Element::F16)
       return smalls.data();
+    if (element == Element::I8)
+      return bytes.data();
     return floats.data();
   }
   /// From memory, after a kernel ran.
@@ -67,6 +77,7 @@ public:
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = bf16                      ? fromBF16(halves[i])
                   : element == Element::F16 ? float(smalls[i])
+                  : element == Element::I8  ? float(bytes[i])
                                             : floats[i];
     return *this;
   }
@@ -80,13 +91,19 @@ private:
   std::vector<BFloat16> halves;
   std::vector<_Float16> smalls;
   std::vector<float> floats;
+  std::vector<int8_t> bytes;
 };
 
+/// k_pack of #prefill.pack.
+inline int64_t packedTogether(Element element) {
+  return element == Element::BF16 ? 2 : element == Element::I8 ? 4 : 1;
+}
 /// #prefill.pack, written from its description: [N, K] to [panels,
 /// ceil(K / k_pack), 32, k_pack], groups of rows padded to whole panels. One
 /// row of the result is a panel.
 inline Matrix pack(const Matrix &w, int64_t groupN) {
-  int64_t kPack = w.bf16 ? 2 : 1, steps = (w.columns + kPack - 1) / kPack;
+  int64_t kPack = packedTogether(w.element);
+  int64_t steps = (w.columns + kPack - 1) / kPack;
   int64_t panelsPerGroup = (groupN + 31) / 32;
   int64_t panels = w.rows / groupN * panelsPerGroup;
   Matrix packed(panels, steps * 32 * kPack, w.element);
@@ -123,6 +140,7 @@ inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 inline std::string dtype(Element element) {
   return element == Element::F32   ? "f32"
          : element == Element::F16 ? "f16"
+         : element == Element::I8  ? "i8"
                                    : "bf16";
 }
 inline std::string dtype(bool bf16) { return dtype(elementOf(bf16)); }
@@ -131,7 +149,7 @@ inline std::string rowsType(int64_t columns, const std::string &element) {
 }
 inline std::string packedType(int64_t n, int64_t k, int64_t groupN,
                               Element element) {
-  int64_t kPack = element == Element::BF16 ? 2 : 1;
+  int64_t kPack = packedTogether(element);
   return "tensor<" + std::to_string(n / groupN * ((groupN + 31) / 32)) + "x" +
          std::to_string((k + kPack - 1) / kPack) + "x32x" +
          std::to_string(kPack) + "x" + dtype(element) + ">";

@@ -26,6 +26,12 @@ enum class MacKind {
   Bf16Dot,
   /// f16 columns converted in registers, one f32 fused multiply-add.
   F16Convert,
+  /// vpdpbusd: four products of a row's unsigned by a column's signed 8-bit
+  /// integers, added to an i32.
+  Int8Dot,
+  /// 8-bit columns widened in registers to pairs of 16 bits, vpmaddwd with rows
+  /// of 16 bits: the same i32.
+  Int8Split,
 };
 
 struct CpuIsa {
@@ -43,8 +49,13 @@ struct CpuIsa {
   bool hasBf16Dot;
   /// AMX: tdpbf16ps multiplies tiles of 16 rows x 64 bytes, for bf16 alone.
   bool hasTiles;
+  /// AVX-VNNI or AVX512-VNNI: vpdpbusd.
+  bool hasInt8Dot;
+  /// All that it has before a more general variant is vpdpbusd, so that only
+  /// modules with weights of 8 bits have code for it.
+  bool onlyInt8;
 
-  /// `elementType` is f32, bf16 or f16.
+  /// `elementType` is f32, bf16, f16 or i8.
   MacKind macKind(Type elementType) const;
   /// Whether a gemm's left operand is converted to f32 before the microkernels
   /// read it, which would all have to do so anew.
@@ -73,7 +84,7 @@ const CpuIsa *lookupCpuIsa(llvm::StringRef name);
 std::string cpuIsaNames();
 
 /// Consecutive k of one column that lie together in a packed weight: the pair
-/// that vdpbf16ps multiplies for bf16, 1 for f32.
+/// that vdpbf16ps multiplies for bf16, the four of vpdpbusd for i8, else 1.
 int64_t kPack(Type elementType);
 
 } // namespace mlir::prefill

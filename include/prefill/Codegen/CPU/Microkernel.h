@@ -1,6 +1,7 @@
 //===- Microkernel.h - register-blocked inner product loop ------*- C++ -*-===//
 // acc[r, c] += sum_k a[r, k] * b[k, c] over a K loop with every accumulator in
-// a register. GEMM and both products of attention use it.
+// a register, f32, or i32 for 8-bit integers. GEMM and both products of
+// attention use it.
 //===----------------------------------------------------------------------===//
 #ifndef PREFILL_CODEGEN_CPU_MICROKERNEL_H
 #define PREFILL_CODEGEN_CPU_MICROKERNEL_H
@@ -11,11 +12,12 @@
 namespace mlir::prefill {
 
 struct MicrokernelOperands {
-  /// f32, bf16 or f16: the element type of the right operand.
+  /// f32, bf16, f16 or i8: the element type of the right operand.
   Type elementType;
   /// Flat memref of the left operand, of that type or f32 (always f32 where it
   /// is f16, or bf16 without vdpbf16ps); row r's element k is at
-  /// aRowOffsets[r] + k. bf16 rows are read in pairs of k.
+  /// aRowOffsets[r] + k. bf16 rows are read in pairs of k. For i8 the copies of
+  /// Int8Rows.h.
   Value a;
   SmallVector<Value> aRowOffsets;
   /// Flat memref of the right operand in packed order: step s (k_pack
@@ -48,9 +50,14 @@ SmallVector<Value> panelVectorOffsets(KernelBuilder &b, const CpuIsa &isa,
                                       Type elementType, Value panel,
                                       int64_t column, int64_t count);
 
+/// The type of a microkernel's accumulators.
+VectorType accumulatorType(KernelBuilder &b, const CpuIsa &isa,
+                           Type elementType);
+
 /// Emits the loop at the builder's place. Returns the accumulators, row-major:
-/// rows * vectors values of vector<lanes x f32>. They start at `init`, or at
-/// zero when it is empty. The order of the additions depends on K alone.
+/// rows * vectors values of vector<lanes x f32>, for i8 of i32. They start at
+/// `init`, or at zero when it is empty. The order of the additions depends on K
+/// alone.
 SmallVector<Value> emitMicrokernel(KernelBuilder &b, const CpuIsa &isa,
                                    const MicrokernelOperands &operands,
                                    ValueRange init = {});

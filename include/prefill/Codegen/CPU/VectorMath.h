@@ -10,6 +10,11 @@
 
 namespace mlir::prefill {
 
+/// Of quantize_rows (docs/spec.md): the integer that a row's largest magnitude
+/// becomes, and the magnitude below which the row is zeros.
+inline constexpr double kQuantizedSteps = 127;
+inline constexpr double kQuantizedMinimum = 0x1p-100;
+
 /// e^x to about 1 ulp. x is clamped to [-87.3, 88.3], so that neither
 /// infinity nor a denormal comes out.
 Value emitExp(KernelBuilder &b, Value x);
@@ -33,6 +38,11 @@ Value emitGeluTanh(KernelBuilder &b, Value x);
 
 /// 1/sqrt(x) by square root and division; x is a scalar f32.
 Value emitReciprocalSqrt(KernelBuilder &b, Value x);
+
+/// An f32 rounded to the nearest integer, ties to even, in the lower bits of
+/// each lane of vector<lanes x i32>; defined for magnitudes below 2^22.
+/// Anything else, NaN included, gives some bits.
+Value emitNearestInteger(KernelBuilder &b, Value x);
 
 /// Whether the ISA has no conversion to `elementType`.
 inline bool roundsByBits(const CpuIsa &isa, Type elementType) {

@@ -16,7 +16,9 @@ struct EpilogueColumns {
 
 /// What an epilogue writes.
 struct EpilogueSink {
-  enum class Kind { Buffer, SumOfSquares, Key, Value };
+  /// Quantized and RowScale: the two results of a quantize_rows, whose first
+  /// is the `value` of both.
+  enum class Kind { Buffer, SumOfSquares, Key, Value, Quantized, RowScale };
   Kind kind;
   mlir::Value value;     // in the region
   mlir::Value target;    // memref of the result, or the cache argument
