@@ -79,18 +79,19 @@ typedef void (*prefill_progress_fn)(const char *phase, uint64_t done,
 PREFILL_API const char *prefill_last_error(void);
 PREFILL_API const char *prefill_version(void);
 
-/* name: "cpu", or "cpu:avx2", "cpu:avx512", "cpu:avx512_bf16", "cpu:amx_bf16"
- * to force an ISA variant, without which a module runs with the best that it
- * has and the CPU supports (avx512 in place of avx512_bf16 where half a
- * millisecond of measuring, once a process, finds that the CPU multiplies bf16
- * clearly faster by f32 multiply-adds than by vdpbf16ps; for amx_bf16 the
- * process asks Linux for the permission to use AMX, which makes frames of
- * signals larger: sysconf(_SC_MINSIGSTKSZ)); "cuda-emu:sm_80" and its like: the
- * module's kernels for that chip, executed and checked on this machine (slow);
- * "cuda" or "cuda:NUMBER". num_threads 0: one for each processor that this
- * process may use (SMT siblings are processors), but no more than its control
- * groups have processor time for: their quota over its period, rounded up. Any
- * other number is taken as it is. */
+/* name: "cpu", or "cpu:avx2", "cpu:avx_vnni", "cpu:avx512", "cpu:avx512_vnni",
+ * "cpu:avx512_bf16", "cpu:amx_bf16" to force an ISA variant, without which a
+ * module runs with the best that it has and the CPU supports (avx512_vnni or
+ * else avx512 in place of avx512_bf16 where half a millisecond of measuring,
+ * once a process, finds that the CPU multiplies bf16 clearly faster by f32
+ * multiply-adds than by vdpbf16ps; for amx_bf16 the process asks Linux for the
+ * permission to use AMX, which makes frames of signals larger:
+ * sysconf(_SC_MINSIGSTKSZ)); "cuda-emu:sm_80" and its like: the module's
+ * kernels for that chip, executed and checked on this machine (slow); "cuda" or
+ * "cuda:NUMBER". num_threads 0: one for each processor that this process may
+ * use (SMT siblings are processors), but no more than its control groups have
+ * processor time for: their quota over its period, rounded up. Any other number
+ * is taken as it is. */
 PREFILL_API prefill_status prefill_device_create(const char *name,
                                                  int num_threads,
                                                  prefill_device **out);

@@ -22,8 +22,8 @@ Result<OptionalVariant> forcedVariant(const std::string &name) {
   if (!forced)
     return Error{ErrorCode::invalidArgument,
                  "unknown device " + quote(name) +
-                     ", expected cpu, cpu:avx2, cpu:avx512, cpu:avx512_bf16 "
-                     "or cpu:amx_bf16"};
+                     ", expected cpu, cpu:avx2, cpu:avx_vnni, cpu:avx512, "
+                     "cpu:avx512_vnni, cpu:avx512_bf16 or cpu:amx_bf16"};
   if (!hostSupports(*forced))
     return Error{ErrorCode::unsupported, "device " + quote(name) +
                                              ": this CPU supports " +

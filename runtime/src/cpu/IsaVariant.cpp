@@ -11,8 +11,19 @@ using namespace prefill::rt;
 
 namespace {
 
-/// CPUID is asked directly: the compilers' names for AMX came late, and
-/// libgcc 12 knows them but finds nothing.
+// CPUID is asked directly where the compilers' names came late: libgcc 12 knows
+// those of AMX but finds nothing.
+
+bool cpuHasAvxVnni() {
+#if defined(__x86_64__) && defined(__linux__)
+  constexpr unsigned avxVnni = 1u << 4;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & avxVnni);
+#else
+  return false;
+#endif
+}
+
 bool cpuHasTiles() {
 #if defined(__x86_64__) && defined(__linux__)
   constexpr unsigned amxBf16 = 1u << 22, amxTile = 1u << 24;
@@ -43,8 +54,12 @@ const char *prefill::rt::stringify(IsaVariant variant) {
   switch (variant) {
   case IsaVariant::avx2:
     return "avx2";
+  case IsaVariant::avx_vnni:
+    return "avx_vnni";
   case IsaVariant::avx512:
     return "avx512";
+  case IsaVariant::avx512_vnni:
+    return "avx512_vnni";
   case IsaVariant::avx512_bf16:
     return "avx512_bf16";
   case IsaVariant::amx_bf16:
@@ -68,14 +83,19 @@ bool prefill::rt::hostSupports(IsaVariant variant) {
   switch (variant) {
   case IsaVariant::avx2:
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  case IsaVariant::avx_vnni:
+    return hostSupports(IsaVariant::avx2) && cpuHasAvxVnni();
   case IsaVariant::avx512:
     return hostSupports(IsaVariant::avx2) &&
            __builtin_cpu_supports("avx512f") &&
            __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512dq");
-  case IsaVariant::avx512_bf16:
+  case IsaVariant::avx512_vnni:
     return hostSupports(IsaVariant::avx512) &&
+           __builtin_cpu_supports("avx512vnni");
+  case IsaVariant::avx512_bf16:
+    return hostSupports(IsaVariant::avx512_vnni) &&
            __builtin_cpu_supports("avx512bf16");
   case IsaVariant::amx_bf16: {
     static const bool tiles =
@@ -94,16 +114,23 @@ prefill::rt::chooseVariant(const std::function<bool(IsaVariant)> &isOffered) {
   for (IsaVariant variant : isaVariants)
     if (isOffered(variant) && hostSupports(variant))
       best = variant;
-  if (best == IsaVariant::avx512_bf16 && isOffered(IsaVariant::avx512) &&
-      hostPrefersFma())
-    return IsaVariant::avx512;
+  // What supports avx512_bf16 supports those before it.
+  if (best == IsaVariant::avx512_bf16)
+    for (IsaVariant other : {IsaVariant::avx512_vnni, IsaVariant::avx512})
+      if (isOffered(other) && hostPrefersFma())
+        return other;
   return best;
 }
 
 std::string prefill::rt::hostVariants() {
-  std::string list;
-  for (IsaVariant variant : isaVariants)
+  std::string supported, all;
+  auto append = [](std::string &list, IsaVariant variant) {
+    list += (list.empty() ? "" : ", ") + std::string(stringify(variant));
+  };
+  for (IsaVariant variant : isaVariants) {
+    append(all, variant);
     if (hostSupports(variant))
-      list += (list.empty() ? "" : ", ") + std::string(stringify(variant));
-  return list.empty() ? "none of avx2, avx512, avx512_bf16, amx_bf16" : list;
+      append(supported, variant);
+  }
+  return supported.empty() ? "none of " + all : supported;
 }
