@@ -8,6 +8,14 @@
 using namespace prefill;
 using namespace prefill::rt;
 
+namespace {
+
+int poisonPattern(const module::Buffer &buffer) {
+  return buffer.dtype() == module::DType::i8 ? int8Pattern : nanPattern;
+}
+
+} // namespace
+
 int64_t ActivationArena::rowsOf(const module::Buffer &buffer) const {
   return buffer.domain() == module::RowDomain::tokens ? rowsPad : logitRowsPad;
 }
@@ -75,8 +83,8 @@ Result<void> ActivationArena::prepare(const module::Schedule &schedule,
         !ok)
       return ok;
     for (uint32_t i = 0; i < buffers.size(); ++i)
-      if (Result<void> ok =
-              memory->fill(buffer(i), nanPattern, bytes(*buffers[i]));
+      if (Result<void> ok = memory->fill(buffer(i), poisonPattern(*buffers[i]),
+                                         bytes(*buffers[i]));
           !ok)
         return ok;
   }
@@ -91,8 +99,8 @@ Result<void> ActivationArena::poisonPaddedRows(const module::Schedule &schedule,
     uint64_t valid =
         table.row_bytes() *
         (table.domain() == module::RowDomain::tokens ? rows : logitRows);
-    if (Result<void> ok =
-            memory->fill(buffer(i) + valid, nanPattern, bytes(table) - valid);
+    if (Result<void> ok = memory->fill(buffer(i) + valid, poisonPattern(table),
+                                       bytes(table) - valid);
         !ok)
       return ok;
   }

@@ -125,6 +125,8 @@ uint64_t prefill::rt::byteSize(const module::Weight &weight) {
 
 int64_t prefill::rt::byteSize(module::DType dtype) {
   switch (dtype) {
+  case module::DType::i8:
+    return 1;
   case module::DType::bf16:
   case module::DType::f16:
     return 2;

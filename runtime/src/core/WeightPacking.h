@@ -14,7 +14,8 @@ namespace prefill::rt {
 /// of its rows in elements of k_pack numbers. Sixteen rows at a time are
 /// evaluated and rounded a piece after the other into a buffer that stays in
 /// the first-level cache, and from there go to whole cache lines of the panel,
-/// so that memory is read and written once.
+/// so that memory is read and written once. Rows that become 8-bit integers are
+/// evaluated once more before, for their largest number.
 class WeightPacking {
 public:
   WeightPacking(const module::Plan &plan, const WeightProgram &program,
@@ -34,20 +35,23 @@ private:
   static constexpr int64_t pieceElements = 1024;
   struct alignas(64) Scratch {
     float row[pieceElements];
+    float factors[16]; ///< of the rows of `rounded`: RowQuantization::factor
     // A line more than a power of two: sixteen rows at such a pitch would share
     // the few sets of the cache that hold one column of them.
     std::byte rounded[16][pieceElements * sizeof(float) + 64];
   };
 
-  void round(const float *values, int64_t count, std::byte *out) const;
+  float factorOf(int64_t row) const;
+  void round(const float *values, int64_t count, float factor,
+             std::byte *out) const;
   void writePanel(int64_t panel, std::byte *target, Scratch &scratch) const;
   void scatter(const std::byte *row, int64_t count, std::byte *out,
                int64_t stride) const;
 
   const WeightProgram &program;
-  uint32_t index;
   const module::Weight &weight;
   const module::PackSource *pack;
+  uint32_t rows; ///< the weight whose rows are rounded and stored
   int64_t elementBytes, numUnits, unitElements;
   int64_t inputRows = 0, K = 0, panelsPerGroup = 1;
 };

@@ -41,6 +41,18 @@ int64_t WeightProgram::rowLength(const module::Weight &weight) {
   return length;
 }
 
+RowQuantization WeightProgram::quantization(uint32_t index, int64_t row) const {
+  constexpr int64_t pieceElements = 1024;
+  float piece[pieceElements], largest = 0;
+  int64_t length = rowLength(*plan->weights()->Get(index));
+  for (int64_t first = 0; first < length; first += pieceElements) {
+    int64_t count = std::min(pieceElements, length - first);
+    this->row(index, row, first, count, piece);
+    largest = weightKernels().largest(piece, count, largest);
+  }
+  return RowQuantization::of(largest);
+}
+
 void WeightProgram::row(uint32_t index, int64_t row, int64_t begin,
                         int64_t count, float *out) const {
   const module::Weight &weight = *plan->weights()->Get(index);
@@ -91,6 +103,20 @@ void WeightProgram::row(uint32_t index, int64_t row, int64_t begin,
     }
     return;
   }
+
+  case module::WeightSource::QuantizeSource: {
+    uint32_t input = weight.source_as_QuantizeSource()->input();
+    float factor = quantization(input, row).factor;
+    this->row(input, row, begin, count, out);
+    for (int64_t i = 0; i < count; ++i)
+      out[i] = quantize(out[i], factor);
+    return;
+  }
+
+  case module::WeightSource::QuantizeScaleSource:
+    *out = quantization(weight.source_as_QuantizeScaleSource()->input(), row)
+               .scale;
+    return;
 
   case module::WeightSource::PackSource:
   case module::WeightSource::NONE:

@@ -3,6 +3,7 @@
 #define PREFILL_RUNTIME_CORE_WEIGHTPROGRAM_H
 
 #include "core/ModuleFile.h"
+#include "core/RowQuantization.h"
 #include "core/TensorSource.h"
 
 #include <cstdint>
@@ -29,6 +30,10 @@ public:
   /// weights, which are no rows.
   void row(uint32_t weight, int64_t row, int64_t begin, int64_t count,
            float *out) const;
+
+  /// How a row of a matrix of floats becomes integers. Takes a look at the
+  /// whole row: who wants it in pieces asks once.
+  RowQuantization quantization(uint32_t weight, int64_t row) const;
 
 private:
   explicit WeightProgram(const module::Plan &plan) : plan(&plan) {}

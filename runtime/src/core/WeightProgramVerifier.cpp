@@ -36,6 +36,8 @@ public:
   Result<void> verify() {
     if (Result<void> ok = verifyShape(); !ok)
       return ok;
+    if (Result<void> ok = verifyDType(); !ok)
+      return ok;
     switch (weight.source_type()) {
     case module::WeightSource::CheckpointSource:
       if (weight.source_as_CheckpointSource()->name()->size() == 0)
@@ -51,6 +53,10 @@ public:
       return verifyPack(*weight.source_as_PackSource());
     case module::WeightSource::RopeTableSource:
       return verifyRopeTable(*weight.source_as_RopeTableSource());
+    case module::WeightSource::QuantizeSource:
+      return verifyQuantize(*weight.source_as_QuantizeSource());
+    case module::WeightSource::QuantizeScaleSource:
+      return verifyQuantizeScale(*weight.source_as_QuantizeScaleSource());
     case module::WeightSource::NONE:
       break;
     }
@@ -82,17 +88,30 @@ private:
                     "elements");
       elements *= extent;
     }
-    if (weight.dtype() != module::DType::f32 &&
-        weight.dtype() != module::DType::bf16 &&
-        weight.dtype() != module::DType::f16)
-      return fail("dtype is " + std::to_string(int(weight.dtype())) +
-                  ", expected f32, bf16 or f16");
     return {};
+  }
+
+  /// Sources that need a certain dtype say so themselves.
+  Result<void> verifyDType() {
+    switch (weight.dtype()) {
+    case module::DType::f32:
+    case module::DType::bf16:
+    case module::DType::f16:
+      return {};
+    case module::DType::i8:
+      if (weight.source_type() == module::WeightSource::QuantizeSource ||
+          weight.source_type() == module::WeightSource::PackSource)
+        return {};
+      return fail("dtype is i8, but neither quantized nor packed");
+    default:
+      return fail("dtype is " + std::to_string(int(weight.dtype())) +
+                  ", expected f32, bf16, f16 or i8");
+    }
   }
 
   /// The shape of an input, which must be an earlier weight: the program has no
   /// cycles.
-  Result<Shape> input(uint32_t which) {
+  Result<Shape> anyInput(uint32_t which) {
     if (which >= index)
       return fail("input " + std::to_string(which) +
                   " is not an earlier weight");
@@ -101,6 +120,24 @@ private:
       return fail("more than " + std::to_string(maxDepth) +
                   " transforms on top of each other");
     return shapeOf(*plan.weights()->Get(which));
+  }
+
+  /// Integers mean nothing without their scales, so that packing alone takes
+  /// them.
+  Result<Shape> input(uint32_t which) {
+    Result<Shape> given = anyInput(which);
+    if (given && plan.weights()->Get(which)->dtype() == module::DType::i8)
+      return fail("input " + std::to_string(which) +
+                  " has dtype i8, expected floats");
+    return given;
+  }
+
+  Result<Shape> matrixInput(uint32_t which, const char *verb) {
+    Result<Shape> matrix = input(which);
+    if (matrix && matrix->size() != 2)
+      return fail(std::string(verb) + " " + stringifyShape(*matrix) +
+                  ", expected rank 2");
+    return matrix;
   }
 
   Result<void> expect(const Shape &given, const char *source) {
@@ -170,11 +207,16 @@ private:
   }
 
   Result<void> verifyPack(const module::PackSource &source) {
-    Result<Shape> matrix = input(source.input());
+    Result<Shape> matrix = anyInput(source.input());
     if (!matrix)
       return matrix.takeError();
     if (matrix->size() != 2)
       return fail("packs " + stringifyShape(*matrix) + ", expected rank 2");
+    module::DType from = plan.weights()->Get(source.input())->dtype();
+    if ((from == module::DType::i8) != (weight.dtype() == module::DType::i8))
+      return fail(std::string("packs ") + module::EnumNameDType(from) + " as " +
+                  module::EnumNameDType(weight.dtype()) +
+                  ", expected i8 from i8 and floats from floats");
     int64_t rows = (*matrix)[0];
     int64_t panel = source.panel_n(), group = source.group_n();
     if (panel < 1 || source.k_pack() < 1 || source.k_pack() > maxKPack ||
@@ -204,6 +246,24 @@ private:
     return expect(
         {source.max_position(), int64_t(source.inv_freq()->size()) * 2},
         "rope table");
+  }
+
+  Result<void> verifyQuantize(const module::QuantizeSource &source) {
+    Result<Shape> matrix = matrixInput(source.input(), "quantizes");
+    if (!matrix)
+      return matrix.takeError();
+    if (weight.dtype() != module::DType::i8)
+      return fail("a quantized matrix has to be i8");
+    return expect(*matrix, "quantization");
+  }
+
+  Result<void> verifyQuantizeScale(const module::QuantizeScaleSource &source) {
+    Result<Shape> matrix = matrixInput(source.input(), "gives scales of");
+    if (!matrix)
+      return matrix.takeError();
+    if (weight.dtype() != module::DType::f32)
+      return fail("scales of a quantized matrix have to be f32");
+    return expect({(*matrix)[0]}, "quantization");
   }
 
   const module::Plan &plan;

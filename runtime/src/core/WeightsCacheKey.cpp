@@ -57,6 +57,12 @@ void addSource(FieldHasher &hasher, const module::Weight &weight) {
     return hasher.add(source.inv_freq()->data(),
                       source.inv_freq()->size() * sizeof(float));
   }
+  case module::WeightSource::QuantizeSource:
+    return hasher.add(
+        static_cast<int64_t>(weight.source_as_QuantizeSource()->input()));
+  case module::WeightSource::QuantizeScaleSource:
+    return hasher.add(
+        static_cast<int64_t>(weight.source_as_QuantizeScaleSource()->input()));
   case module::WeightSource::NONE:
     return;
   }

@@ -1,7 +1,10 @@
 #include "cpu/WeightKernels.h"
+#include "core/RowQuantization.h"
 #include "cpu/IsaVariant.h"
 #include "prefill/checkpoint/FloatConversion.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 using namespace prefill::rt;
@@ -30,6 +33,22 @@ PREFILL_INLINE void f32ToBf16Loop(const float *in, int64_t count,
 PREFILL_INLINE void scaleLoop(const float *gain, int64_t count, float *values) {
   for (int64_t i = 0; i < count; ++i)
     values[i] *= gain[i];
+}
+
+/// Without their sign, f32 numbers are in the order of their bits, NaN above
+/// infinity. Integers may be compared in any order, so that lanes have maxima
+/// of their own.
+PREFILL_INLINE float largestLoop(const float *in, int64_t count, float least) {
+  auto bits = std::bit_cast<int32_t>(least);
+  for (int64_t i = 0; i < count; ++i)
+    bits = std::max(bits, std::bit_cast<int32_t>(in[i]) & 0x7fffffff);
+  return std::bit_cast<float>(bits);
+}
+
+PREFILL_INLINE void f32ToInt8Loop(const float *in, float factor, int64_t count,
+                                  int8_t *out) {
+  for (int64_t i = 0; i < count; ++i)
+    out[i] = quantize(in[i], factor);
 }
 
 using Vector4 = uint32_t __attribute__((vector_size(16)));
@@ -74,13 +93,22 @@ PREFILL_INLINE void transposeLoop(const std::byte *in, int64_t pitch,
                                float *values) {                                \
     scaleLoop(gain, count, values);                                            \
   }                                                                            \
+  ATTRIBUTE float largest##SUFFIX(const float *in, int64_t count,              \
+                                  float least) {                               \
+    return largestLoop(in, count, least);                                      \
+  }                                                                            \
+  ATTRIBUTE void f32ToInt8##SUFFIX(const float *in, float factor,              \
+                                   int64_t count, int8_t *out) {               \
+    f32ToInt8Loop(in, factor, count, out);                                     \
+  }                                                                            \
   ATTRIBUTE void transpose##SUFFIX(const std::byte *in, int64_t pitch,         \
                                    int64_t count, std::byte *out,              \
                                    int64_t stride) {                           \
     transposeLoop(in, pitch, count, out, stride);                              \
   }                                                                            \
   constexpr WeightKernels kernels##SUFFIX = {                                  \
-      bf16ToF32##SUFFIX, f32ToBf16##SUFFIX, scale##SUFFIX, transpose##SUFFIX};
+      bf16ToF32##SUFFIX, f32ToBf16##SUFFIX, scale##SUFFIX,                     \
+      largest##SUFFIX,   f32ToInt8##SUFFIX, transpose##SUFFIX};
 
 PREFILL_WEIGHT_KERNELS(Generic, )
 #if defined(__x86_64__)

@@ -20,6 +20,11 @@ struct WeightKernels {
   void (*f32ToBf16)(const float *in, int64_t count, uint16_t *out);
   /// values[i] *= gain[i].
   void (*scale)(const float *gain, int64_t count, float *values);
+  /// The greatest of `least`, which is not negative, and |in[i]|; NaN if one of
+  /// them is.
+  float (*largest)(const float *in, int64_t count, float least);
+  /// int8 out[i] = quantize(in[i], factor).
+  void (*f32ToInt8)(const float *in, float factor, int64_t count, int8_t *out);
   /// Unit i (32 bits) of row n goes to out + i * stride + 4 * n, for the 16
   /// rows n at `in + n * pitch` (bytes). Whole cache lines are written where
   /// out is a multiple of 64, one after the other.

@@ -1,6 +1,8 @@
 // The thread pool, the allocator and the cache by themselves.
 #include "TestModel.h"
 
+#include "core/ActivationArena.h"
+#include "core/Canary.h"
 #include "core/KVCache.h"
 #include "core/LoadedModule.h"
 #include "core/Memory.h"
@@ -187,6 +189,40 @@ TEST(Allocator, NamesTheClassWhenMemoryIsOut) {
               HasSubstr("out of memory: class activation_peak: 70368744177664 "
                         "bytes for activations, but only"));
   EXPECT_EQ(unlimited.peak(MemoryClass::activationPeak), 0u);
+}
+
+TEST(ActivationArena, PoisonIsNaNOrTheIntegerThatNobodyWrites) {
+  module::ModuleT file = makeTestModule();
+  constexpr uint32_t floats = 0, integers = 1;
+  file.plans[0]->schedules[0]->buffers[integers]->dtype = module::DType::i8;
+  std::vector<uint8_t> bytes = serialize(file);
+  const module::Schedule &schedule =
+      *module::GetModule(bytes.data())->plans()->Get(0)->schedules()->Get(0);
+  Allocator allocator;
+  ActivationArena arena;
+  ASSERT_TRUE(arena.prepare(schedule, /*rowsPad=*/4, /*logitRowsPad=*/1,
+                            /*poison=*/true, allocator));
+  auto rows = [&](uint32_t index, int64_t first, int64_t last) {
+    const module::Buffer &buffer = *schedule.buffers()->Get(index);
+    std::vector<uint8_t> copy((last - first) * buffer.row_bytes());
+    EXPECT_TRUE(allocator.memory().download(
+        copy.data(), arena.buffer(index) + first * buffer.row_bytes(),
+        copy.size()));
+    return copy;
+  };
+  EXPECT_THAT(rows(floats, 0, 4), testing::Each(0xff));
+  EXPECT_THAT(rows(integers, 0, 4), testing::Each(0x80));
+  for (uint32_t index : {floats, integers})
+    ASSERT_TRUE(allocator.memory().fill(
+        arena.buffer(index), 1, arena.bytes(*schedule.buffers()->Get(index))));
+  ASSERT_TRUE(arena.poisonPaddedRows(schedule, 3, 1));
+  for (uint32_t index : {floats, integers})
+    EXPECT_THAT(rows(index, 0, 3), testing::Each(1));
+  EXPECT_THAT(rows(floats, 3, 4), testing::Each(0xff));
+  EXPECT_THAT(rows(integers, 3, 4), testing::Each(0x80));
+  auto damage = arena.damage(schedule);
+  ASSERT_TRUE(damage);
+  EXPECT_EQ(*damage, "");
 }
 
 class CacheTest : public testing::Test {

@@ -126,12 +126,57 @@ template <typename T> T &as(module::WeightSourceUnion &source) {
   return *static_cast<T *>(source.value);
 }
 
+/// Appends a weight that a launch may use.
+template <typename Source>
+module::WeightT &addWeight(module::ModuleT &file, std::vector<int64_t> shape,
+                           Source source,
+                           module::DType dtype = module::DType::f32) {
+  auto &weights = file.plans[0]->weights;
+  auto weight = std::make_unique<module::WeightT>();
+  weight->name = "w" + std::to_string(weights.size());
+  weight->shape = std::move(shape);
+  weight->dtype = dtype;
+  weight->source.Set(std::move(source));
+  weight->resident = true;
+  weights.push_back(std::move(weight));
+  return *weights.back();
+}
+
+constexpr uint32_t matrixWeight = 2, vectorWeight = 3; // [32, 32] and [32]
+constexpr uint32_t firstAdded = 10;
+
+module::WeightT &addQuantized(module::ModuleT &file,
+                              uint32_t input = matrixWeight) {
+  module::QuantizeSourceT source;
+  source.input = input;
+  return addWeight(file, {testHidden, testHidden}, source, module::DType::i8);
+}
+
+module::WeightT &addScales(module::ModuleT &file,
+                           uint32_t input = matrixWeight) {
+  module::QuantizeScaleSourceT source;
+  source.input = input;
+  return addWeight(file, {testHidden}, source);
+}
+
+module::WeightT &addPack(module::ModuleT &file, uint32_t input,
+                         module::DType dtype) {
+  module::PackSourceT source;
+  source.input = input;
+  source.panel_n = 32;
+  source.k_pack = 4;
+  source.group_n = testHidden;
+  return addWeight(file, {1, testHidden / 4, 32, 4}, source, dtype);
+}
+
 const Damage damages[] = {
     {"FormatVersion", [](auto &m) { m.format_version = 1; },
      "format version 1, this runtime reads version 4"},
     {"NoChecksum", [](auto &m) { m.checksum = 0; },
      "the file is damaged: it has no checksum"},
     {"Dtype", [](auto &m) { m.dtype = module::DType::i32; }, "dtype is 3"},
+    {"DtypeInt8", [](auto &m) { m.dtype = module::DType::i8; },
+     "dtype is 5, expected f32, bf16 or f16"},
     {"DtypeUnknown", [](auto &m) { m.dtype = module::DType(77); },
      "dtype is 77"},
     {"VocabSize", [](auto &m) { m.vocab_size = 0; }, "vocab_size is 0"},
@@ -172,6 +217,12 @@ const Damage damages[] = {
                                          module::DType::f16, 2, 8, 8, 32);
      },
      "kv_cache dtype is 2, expected f32 or bf16 for paged_vnni"},
+    {"KVInt8",
+     [](auto &m) {
+       *m.kv_cache = module::KVCacheSpec(module::KVLayout::contiguous,
+                                         module::DType::i8, 2, 8, 8, 64);
+     },
+     "kv_cache dtype is 5, expected f32, bf16 or f16"},
     {"KVHeads",
      [](auto &m) {
        *m.kv_cache = module::KVCacheSpec(module::KVLayout::contiguous,
@@ -300,6 +351,79 @@ const Damage damages[] = {
        m.plans[0]->weights[4]->source.Set(std::move(interleave));
      },
      "interleaves in runs of 0"},
+    {"CheckpointInt8",
+     [](auto &m) { m.plans[0]->weights[0]->dtype = module::DType::i8; },
+     "weight 0 'model.embed_tokens.weight': dtype is i8, but neither quantized "
+     "nor packed"},
+    {"QuantizedFloats",
+     [](auto &m) { addQuantized(m).dtype = module::DType::bf16; },
+     "weight 10 'w10': a quantized matrix has to be i8"},
+    {"QuantizeShape", [](auto &m) { addQuantized(m).shape = {32, 16}; },
+     "shape [32, 16], but the quantization gives [32, 32]"},
+    {"QuantizeRank", [](auto &m) { addQuantized(m, vectorWeight); },
+     "quantizes [32], expected rank 2"},
+    {"QuantizeInputLater", [](auto &m) { addQuantized(m, firstAdded); },
+     "input 10 is not an earlier weight"},
+    {"QuantizeTwice",
+     [](auto &m) {
+       addQuantized(m);
+       addQuantized(m, firstAdded);
+     },
+     "weight 11 'w11': input 10 has dtype i8, expected floats"},
+    {"ScalesInt8", [](auto &m) { addScales(m).dtype = module::DType::i8; },
+     "dtype is i8, but neither quantized nor packed"},
+    {"ScalesDtype", [](auto &m) { addScales(m).dtype = module::DType::bf16; },
+     "scales of a quantized matrix have to be f32"},
+    {"ScalesShape", [](auto &m) { addScales(m).shape = {31}; },
+     "shape [31], but the quantization gives [32]"},
+    {"ScalesRank", [](auto &m) { addScales(m, vectorWeight); },
+     "gives scales of [32], expected rank 2"},
+    {"ScalesOfInt8",
+     [](auto &m) {
+       addQuantized(m);
+       addScales(m, firstAdded);
+     },
+     "input 10 has dtype i8, expected floats"},
+    {"ConcatOfInt8",
+     [](auto &m) {
+       addQuantized(m);
+       module::ConcatSourceT concat;
+       concat.inputs = {matrixWeight, firstAdded};
+       addWeight(m, {64, 32}, concat);
+     },
+     "input 10 has dtype i8, expected floats"},
+    {"InterleaveOfInt8",
+     [](auto &m) {
+       addQuantized(m);
+       module::InterleaveSourceT interleave;
+       interleave.inputs = {firstAdded, matrixWeight};
+       interleave.granularity = 1;
+       addWeight(m, {64, 32}, interleave);
+     },
+     "input 10 has dtype i8, expected floats"},
+    {"ScaleColumnsOfInt8",
+     [](auto &m) {
+       addQuantized(m);
+       module::ScaleColumnsSourceT scale;
+       scale.input = firstAdded;
+       scale.gain = vectorWeight;
+       addWeight(m, {32, 32}, scale);
+     },
+     "input 10 has dtype i8, expected floats"},
+    {"PackInt8AsFloats",
+     [](auto &m) {
+       addQuantized(m);
+       addPack(m, firstAdded, module::DType::bf16);
+     },
+     "packs i8 as bf16, expected i8 from i8 and floats from floats"},
+    {"PackFloatsAsInt8",
+     [](auto &m) { m.plans[0]->weights[5]->dtype = module::DType::i8; },
+     "packs f32 as i8, expected i8 from i8 and floats from floats"},
+    {"LogitsInt8",
+     [](auto &m) {
+       m.plans[0]->schedules[0]->buffers[2]->dtype = module::DType::i8;
+     },
+     "logits buffer 2 'logits': expected f32 rows of vocab_size 13"},
     {"BufferDomain",
      [](auto &m) {
        m.plans[0]->schedules[0]->buffers[0]->domain = module::RowDomain(5);
@@ -479,6 +603,27 @@ TEST_P(ModuleFileDamage, IsNamed) {
   EXPECT_THAT(loadError(file), HasSubstr(GetParam().message));
 }
 
+/// The test module with 8-bit integers wherever they may be.
+module::ModuleT makeInt8Module() {
+  module::ModuleT file = makeTestModule();
+  addQuantized(file);
+  addPack(file, firstAdded, module::DType::i8);
+  addScales(file);
+  module::ScheduleT &schedule = *file.plans[0]->schedules[0];
+  auto buffer = std::make_unique<module::BufferT>();
+  buffer->name = "integers";
+  buffer->domain = module::RowDomain::tokens;
+  buffer->row_bytes = testHidden;
+  buffer->row_offset = 8 * testHidden;
+  buffer->dtype = module::DType::i8;
+  schedule.buffers.push_back(std::move(buffer));
+  return file;
+}
+
+TEST(ModuleFile, WeightsAndBuffersMayBeInt8) {
+  EXPECT_EQ(loadError(makeInt8Module()), "");
+}
+
 TEST(ModuleFileHostile, DeepWeightProgram) {
   module::ModuleT file = makeTestModule();
   auto wrap = [&](uint32_t input) {
@@ -586,7 +731,7 @@ TEST(ModuleFileHostile, OnlyModulesCanBeSealed) {
 // loads gets weights and a cache as well, where they fit.
 TEST(ModuleFileHostile, SurvivesSealedByteFlips) {
   // Not the object: only the checksum can tell damaged code.
-  module::ModuleT file = makeTestModule();
+  module::ModuleT file = makeInt8Module();
   std::vector<uint8_t> valid = serialize(file);
   auto object = std::search(valid.begin(), valid.end(),
                             file.plans[0]->code[0]->object.begin(),

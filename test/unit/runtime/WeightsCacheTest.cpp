@@ -341,6 +341,12 @@ module::ModuleT everySource() {
   interleave.inputs = {2, 3};
   interleave.granularity = 16;
   add(interleave, {4, 4});
+  module::QuantizeSourceT quantize;
+  quantize.input = 2;
+  add(quantize, {4, 4});
+  module::QuantizeScaleSourceT quantizeScale;
+  quantizeScale.input = 2;
+  add(quantizeScale, {4});
   module::RopeTableSourceT rope;
   rope.inv_freq = {0.5f, 0.25f};
   rope.max_position = 64;
@@ -428,6 +434,18 @@ TEST(WeightsCacheKey, SeesEverythingThatDecidesBytes) {
       {"pack input",
        [&](auto &table) {
          ++find(table, WeightSource::PackSource)->source.AsPackSource()->input;
+       }},
+      {"quantized input",
+       [&](auto &table) {
+         ++find(table, WeightSource::QuantizeSource)
+               ->source.AsQuantizeSource()
+               ->input;
+       }},
+      {"input of scales",
+       [&](auto &table) {
+         ++find(table, WeightSource::QuantizeScaleSource)
+               ->source.AsQuantizeScaleSource()
+               ->input;
        }},
       {"frequencies",
        [&](auto &table) {

@@ -12,15 +12,48 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <map>
+#include <random>
 
 using namespace prefill;
 using namespace prefill::test;
 using testing::HasSubstr;
 
 namespace {
+
+/// Random weights of seed 5, but for the tensors that a test gives.
+class GivenSource : public rt::TensorSource {
+public:
+  std::map<std::string, std::vector<float>> tensors;
+  mutable std::atomic<uint64_t> numRead = 0; ///< of their elements
+
+  rt::Result<std::unique_ptr<rt::TensorReader>>
+  find(const std::string &name,
+       const std::vector<int64_t> &shape) const override {
+    if (auto given = tensors.find(name); given != tensors.end())
+      return std::unique_ptr<rt::TensorReader>(
+          new Reader(given->second, numRead));
+    return rt::RandomSource(5).find(name, shape);
+  }
+
+private:
+  struct Reader : rt::TensorReader {
+    Reader(const std::vector<float> &values, std::atomic<uint64_t> &numRead)
+        : values(values), numRead(numRead) {}
+    void read(uint64_t begin, uint64_t count, float *out) const override {
+      numRead += count;
+      std::copy_n(values.begin() + static_cast<int64_t>(begin), count, out);
+    }
+    const std::vector<float> &values;
+    std::atomic<uint64_t> &numRead;
+  };
+};
 
 /// The test module with a weight of the given source appended; its launches do
 /// not use it, but it is resident and can be looked at.
@@ -56,7 +89,19 @@ protected:
     return add(std::move(shape), pack, true, dtype);
   }
 
-  /// Loads with random weights of seed 5 and returns the bytes of a weight.
+  uint32_t addQuantized(uint32_t input, std::vector<int64_t> shape,
+                        bool resident) {
+    module::QuantizeSourceT quantize;
+    quantize.input = input;
+    return add(std::move(shape), quantize, resident, module::DType::i8);
+  }
+  uint32_t addScales(uint32_t input, int64_t rows) {
+    module::QuantizeScaleSourceT scales;
+    scales.input = input;
+    return add({rows}, scales, true);
+  }
+
+  /// Loads the weights of `source` and returns the bytes of one.
   std::vector<uint8_t> evaluate(uint32_t weight, int threads = 1) {
     file.plans[0]
         ->schedules[0]
@@ -69,16 +114,14 @@ protected:
     EXPECT_TRUE(loaded) << loaded.error().message;
     std::vector<uint64_t> progress;
     auto weights = rt::ResidentWeights::load(
-        **loaded, rt::RandomSource(5),
-        [&](const char *, uint64_t done, uint64_t total) {
+        **loaded, source, [&](const char *, uint64_t done, uint64_t total) {
           EXPECT_TRUE(progress.empty() || done >= progress.back());
           EXPECT_LE(done, total);
           progress.push_back(done);
         });
     EXPECT_TRUE(weights) << weights.error().message;
     EXPECT_EQ(progress.back(), (*weights)->bytes());
-    uint64_t size =
-        file.plans[0]->weights[weight]->dtype == module::DType::f32 ? 4 : 2;
+    uint64_t size = rt::byteSize(file.plans[0]->weights[weight]->dtype);
     for (int64_t extent : file.plans[0]->weights[weight]->shape)
       size *= extent;
     const auto *data =
@@ -92,7 +135,13 @@ protected:
     return values;
   }
 
+  std::vector<int8_t> evaluateIntegers(uint32_t weight, int threads = 1) {
+    std::vector<uint8_t> bytes = evaluate(weight, threads);
+    return {bytes.begin(), bytes.end()};
+  }
+
   module::ModuleT file;
+  GivenSource source;
 };
 
 TEST_F(ProgramTest, PackPutsRowNIntoColumnN) {
@@ -193,6 +242,33 @@ TEST(WeightKernels, GiveTheSameBitsOnEveryCPU) {
     for (int i = 0; i < 101; ++i)
       ASSERT_EQ(out[i], 3 * rt::bf16ToFloat(static_cast<uint16_t>(16000 + i)));
     EXPECT_EQ(out[101], -1);
+    for (float factor : {1.0f, 0.5f, 0x1p-126f, 3e38f, 0.0f}) {
+      std::vector<int8_t> integers(near.size());
+      variant->f32ToInt8(near.data(), factor, count, integers.data());
+      for (int64_t i = 0; i < count; ++i)
+        ASSERT_EQ(integers[i], rt::quantize(near[i], factor)) << near[i];
+    }
+    // Maxima of pieces of every length, and NaN wherever it stands.
+    std::vector<float> some(101);
+    for (size_t i = 0; i < some.size(); ++i)
+      some[i] = static_cast<float>(static_cast<int>(i * 37 % 101)) - 50;
+    for (int64_t length = 0; length <= 101; ++length) {
+      float expected = 0.5f;
+      for (int64_t i = 0; i < length; ++i)
+        expected = std::max(expected, std::fabs(some[i]));
+      ASSERT_EQ(variant->largest(some.data(), length, 0.5f), expected);
+    }
+    EXPECT_EQ(variant->largest(some.data(), 101, 51), 51);
+    EXPECT_TRUE(std::isnan(variant->largest(some.data(), 101, NAN)));
+    for (size_t i = 0; i < some.size(); ++i) {
+      float spared = some[i];
+      some[i] = -INFINITY;
+      ASSERT_EQ(variant->largest(some.data(), 101, 0), INFINITY);
+      some[(i + 5) % 101] = std::copysign(NAN, -1.0f);
+      ASSERT_TRUE(std::isnan(variant->largest(some.data(), 101, 0)));
+      some[i] = spared;
+      some[(i + 5) % 101] = 3;
+    }
     for (int64_t units : {1, 3, 4, 67}) {
       const int64_t pitch = 4 * 67 + 8, stride = 128;
       std::vector<uint32_t> rows(16 * pitch / 4), block(67 * stride / 4, 7);
@@ -205,6 +281,234 @@ TEST(WeightKernels, GiveTheSameBitsOnEveryCPU) {
         for (int64_t n = 0; n < 32; ++n)
           ASSERT_EQ(block[i * stride / 4 + n],
                     i < units && n < 16 ? rows[n * pitch / 4 + i] : 7u);
+    }
+  }
+}
+
+// ---- 8-bit integers.
+
+/// As docs/spec.md says it, in the library's words.
+struct ReferenceRow {
+  explicit ReferenceRow(const std::vector<float> &row) {
+    float largest = 0;
+    for (float value : row)
+      largest = std::max(largest, std::fabs(value));
+    bool empty = largest < std::ldexp(1.0f, -100);
+    scale = empty ? 0.0f : largest / 127.0f;
+    for (float value : row) {
+      float product = empty ? 0.0f : value * (127.0f / largest);
+      integers.push_back(static_cast<int8_t>(
+          std::clamp(std::nearbyint(product), -127.0f, 127.0f)));
+    }
+  }
+  float scale;
+  std::vector<int8_t> integers;
+};
+
+TEST(RowQuantization, RoundsToTheNearestTiesToEven) {
+  for (auto [value, expected] : {std::pair{0.5f, 0},
+                                 {0.50001f, 1},
+                                 {1.5f, 2},
+                                 {2.5f, 2},
+                                 {-0.5f, 0},
+                                 {-1.5f, -2},
+                                 {-2.5f, -2},
+                                 {-2.50001f, -3},
+                                 {125.5f, 126},
+                                 {126.5f, 126},
+                                 {126.50001f, 127},
+                                 {127.0f, 127},
+                                 {1e30f, 127},
+                                 {-1e30f, -127},
+                                 {-0.0f, 0},
+                                 {1e-40f, 0},
+                                 {INFINITY, 127},
+                                 {-INFINITY, -127}})
+    EXPECT_EQ(rt::quantize(value, 1), expected) << value;
+  EXPECT_EQ(rt::quantize(NAN, 1), 127);
+  EXPECT_EQ(rt::quantize(INFINITY, 0), 127); // NaN as well
+
+  using rt::RowQuantization;
+  EXPECT_EQ(RowQuantization::of(127).scale, 1);
+  EXPECT_EQ(RowQuantization::of(127).factor, 1);
+  for (float tiny : {0.0f, 1e-40f, std::nextafter(0x1p-100f, 0.f)}) {
+    EXPECT_EQ(RowQuantization::of(tiny).scale, 0);
+    EXPECT_EQ(RowQuantization::of(tiny).factor, 0);
+  }
+  // The ends of the range: the largest number is 127, and nothing overflows.
+  for (float largest : {0x1p-100f, std::numeric_limits<float>::max()}) {
+    auto [scale, factor] = RowQuantization::of(largest);
+    EXPECT_EQ(scale, largest / 127);
+    EXPECT_TRUE(std::isfinite(factor));
+    EXPECT_EQ(rt::quantize(largest, factor), 127);
+    EXPECT_EQ(rt::quantize(-largest, factor), -127);
+  }
+  EXPECT_EQ(RowQuantization::of(INFINITY).scale, INFINITY);
+  EXPECT_TRUE(std::isnan(RowQuantization::of(NAN).scale));
+}
+
+/// Rows longer than a piece whose largest numbers lie in any of their pieces,
+/// and rows of every odd kind; the last two are not finite.
+std::vector<std::vector<float>> oddRows(int64_t K) {
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal;
+  std::vector<std::vector<float>> rows;
+  auto addRow = [&](float size) -> std::vector<float> & {
+    std::vector<float> &row = rows.emplace_back(K);
+    for (float &value : row)
+      value = size * normal(random);
+    return row;
+  };
+  for (int64_t i = 0; i < 60; ++i)
+    addRow(std::ldexp(1.0f, static_cast<int>(random() % 60) -
+                                30))[random() % K] *= 10;
+  // Multiples of a half where the factor is 1: every tie.
+  std::vector<float> &ties = addRow(0);
+  for (int64_t k = 0; k < K; ++k)
+    ties[k] = static_cast<float>(k % 509 - 254) / 2;
+  addRow(0);
+  for (float &value : addRow(0))
+    value = -0.0f;
+  addRow(0)[K - 1] = -5;
+  addRow(1e-40f);    // no normal number among them
+  addRow(0x1p-110f); // all too small
+  addRow(0)[0] = 0x1p-100f;
+  addRow(1e37f)[7] = std::numeric_limits<float>::max();
+  addRow(1)[K - 2] = -INFINITY;
+  addRow(1)[K / 2] = NAN;
+  return rows;
+}
+constexpr int64_t numOddRows = 70, numFiniteRows = 68;
+
+class QuantizeTest : public ProgramTest {
+protected:
+  static constexpr int64_t K = 2503;
+
+  QuantizeTest() : rows(oddRows(K)) {
+    EXPECT_EQ(rows.size(), size_t(numOddRows));
+    std::vector<float> &flat = source.tensors["m"];
+    for (const std::vector<float> &row : rows)
+      flat.insert(flat.end(), row.begin(), row.end());
+    matrix = addTensor("m", {numOddRows, K});
+  }
+
+  std::vector<std::vector<float>> rows;
+  uint32_t matrix;
+};
+
+TEST_F(QuantizeTest, IntegersAndScalesAreThoseOfTheSpecification) {
+  uint32_t integers = addQuantized(matrix, {numOddRows, K}, true);
+  uint32_t scales = addScales(matrix, numOddRows);
+  std::vector<int8_t> values = evaluateIntegers(integers, 2);
+  std::vector<float> scale = evaluateFloats(scales, 2);
+  for (int64_t n = 0; n < numOddRows; ++n) {
+    if (n >= numFiniteRows) {
+      EXPECT_FALSE(std::isfinite(scale[n])) << n;
+      continue;
+    }
+    ReferenceRow expected(rows[n]);
+    EXPECT_EQ(scale[n], expected.scale) << n;
+    for (int64_t k = 0; k < K; ++k)
+      ASSERT_EQ(values[n * K + k], expected.integers[k]) << n << " " << k;
+  }
+}
+
+TEST_F(QuantizeTest, PackedInFoursLikeAnyMatrix) {
+  // Groups end within a panel of 32, within a block of 16 and at its end.
+  for (auto [kPack, group] :
+       {std::pair{4, numOddRows}, {4, 48}, {4, 33}, {1, 48}, {64, 48}}) {
+    int64_t panelN = 32, steps = (K + kPack - 1) / kPack;
+    std::vector<int64_t> rowOf; // of each place in the panels
+    for (int64_t first = 0; first < numOddRows; first += group) {
+      int64_t count = std::min<int64_t>(group, numOddRows - first);
+      for (int64_t n = 0; n < (count + panelN - 1) / panelN * panelN; ++n)
+        rowOf.push_back(n < count ? first + n : -1);
+    }
+    auto panels = static_cast<int64_t>(rowOf.size()) / panelN;
+    uint32_t pack =
+        addPack(addQuantized(matrix, {numOddRows, K}, false),
+                static_cast<int>(panelN), kPack, static_cast<int>(group),
+                {panels, steps, panelN, kPack}, module::DType::i8);
+    std::vector<int8_t> values = evaluateIntegers(pack, 2);
+    for (size_t place = 0; place < rowOf.size(); ++place) {
+      int64_t n = rowOf[place];
+      if (n >= numFiniteRows)
+        continue;
+      std::vector<int8_t> expected(steps * kPack);
+      if (n >= 0)
+        std::copy_n(ReferenceRow(rows[n]).integers.begin(), K,
+                    expected.begin());
+      for (int64_t k = 0; k < steps * kPack; ++k) {
+        auto panel = static_cast<int64_t>(place) / panelN;
+        int64_t at = ((panel * steps + k / kPack) * panelN +
+                      static_cast<int64_t>(place) % panelN) *
+                         kPack +
+                     k % kPack;
+        ASSERT_EQ(values[at], expected[k])
+            << place << " " << k << " k_pack " << kPack;
+      }
+    }
+  }
+}
+
+TEST_F(QuantizeTest, PackingTakesTwoLooksAtARow) {
+  constexpr int64_t steps = (K + 3) / 4;
+  uint32_t pack = addPack(addQuantized(matrix, {numOddRows, K}, false), 32, 4,
+                          numOddRows, {3, steps, 32, 4}, module::DType::i8);
+  evaluate(pack, 2);
+  EXPECT_EQ(source.numRead, uint64_t(2 * numOddRows * K));
+}
+
+TEST_F(QuantizeTest, TheInputIsEvaluatedInF32) {
+  uint32_t gain = addTensor("norm", {K});
+  module::ConcatSourceT concat;
+  concat.inputs = {matrix, matrix};
+  constexpr int64_t N = 2 * numOddRows;
+  uint32_t joined = add({N, K}, concat, false, module::DType::bf16);
+  module::ScaleColumnsSourceT scale;
+  scale.input = joined;
+  scale.gain = gain;
+  // bf16 on paper; its values still are f32 on the way.
+  uint32_t scaled = add({N, K}, scale, false, module::DType::bf16);
+  uint32_t integers = addQuantized(scaled, {N, K}, true);
+  uint32_t scales = addScales(scaled, N);
+  std::vector<int8_t> values = evaluateIntegers(integers);
+  std::vector<float> found = evaluateFloats(scales);
+  rt::RandomTensor g(5, "norm", {K});
+  for (int64_t n = 0; n < N; ++n) {
+    std::vector<float> row = rows[n % numOddRows];
+    for (int64_t k = 0; k < K; ++k)
+      row[k] *= g[k];
+    if (!std::all_of(row.begin(), row.end(),
+                     [](float value) { return std::isfinite(value); }))
+      continue;
+    ReferenceRow expected(row);
+    EXPECT_EQ(found[n], expected.scale) << n;
+    ASSERT_TRUE(std::equal(expected.integers.begin(), expected.integers.end(),
+                           values.begin() + n * K))
+        << n;
+  }
+}
+
+TEST_F(QuantizeTest, AnyPieceOfARowIsThatOfTheWhole) {
+  uint32_t integers = addQuantized(matrix, {numOddRows, K}, false);
+  addScales(matrix, numOddRows);
+  std::vector<uint8_t> bytes = serialize(file);
+  auto program = rt::WeightProgram::create(
+      *module::GetModule(bytes.data())->plans()->Get(0), source);
+  ASSERT_TRUE(program);
+  for (int64_t n = 0; n < numFiniteRows; ++n) {
+    ReferenceRow expected(rows[n]);
+    for (auto [begin, count] : {std::pair<int64_t, int64_t>{0, K},
+                                {0, 1},
+                                {1, 1023},
+                                {1024, 1024},
+                                {K - 7, 7}}) {
+      std::vector<float> piece(count + 1, -1000);
+      program->row(integers, n, begin, count, piece.data());
+      for (int64_t i = 0; i < count; ++i)
+        ASSERT_EQ(piece[i], expected.integers[begin + i]) << n << " " << begin;
+      EXPECT_EQ(piece[count], -1000);
     }
   }
 }
