@@ -100,13 +100,11 @@ private:
       const module::Weight &weight = *plan.weights()->Get(index);
       bool rowOnly = !whole || weight.source_type() ==
                                    module::WeightSource::RopeTableSource;
-      double size = weight.dtype() == module::DType::f32 ? 4 : 2;
-      for (int64_t extent : *weight.shape())
-        size *= double(extent);
+      double size = double(rt::byteSize(weight));
       bytes += rowOnly ? size / double(weight.shape()->Get(0)) : size;
     }
     const module::KVCacheSpec &kv = *file.kv_cache();
-    double element = kv.dtype() == module::DType::f32 ? 4 : 2;
+    double element = double(rt::byteSize(kv.dtype()));
     return bytes + double(length) * file.num_layers() * kv.num_kv_heads() *
                        (kv.head_dim_qk() + kv.head_dim_v()) * element;
   }

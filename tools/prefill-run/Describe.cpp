@@ -31,6 +31,10 @@ const char *sourceName(module::WeightSource source) {
     return "packed";
   case module::WeightSource::RopeTableSource:
     return "rope table";
+  case module::WeightSource::QuantizeSource:
+    return "quantized";
+  case module::WeightSource::QuantizeScaleSource:
+    return "scales of quantized rows";
   case module::WeightSource::NONE:
     break;
   }
@@ -41,7 +45,19 @@ const char *sourceName(module::WeightSource source) {
 constexpr int64_t longPrompt = 8192;
 
 int64_t byteSize(module::DType dtype) {
-  return dtype == module::DType::f32 ? 4 : 2;
+  switch (dtype) {
+  case module::DType::i8:
+    return 1;
+  case module::DType::bf16:
+  case module::DType::f16:
+    return 2;
+  case module::DType::f32:
+  case module::DType::i32:
+    return 4;
+  case module::DType::i64:
+    return 8;
+  }
+  return 0;
 }
 
 /// One line that scripts read; "?" for what only the assembler knows and

@@ -14,8 +14,10 @@ FailureOr<fb::DType> dtypeOf(Type type, Location loc) {
     return fb::DType::bf16;
   if (type.isF16())
     return fb::DType::f16;
+  if (type.isSignlessInteger(8))
+    return fb::DType::i8;
   return emitError(loc, "a module cannot hold elements of type ")
-             << type << ", expected f32, bf16 or f16",
+             << type << ", expected f32, bf16, f16 or i8",
          failure();
 }
 
@@ -98,6 +100,20 @@ LogicalResult WeightProgram::setSource(WeightOp op, fb::WeightT &weight) {
         SmallVector<float> frequencies = computeInvFreq(source.getRope());
         table.inv_freq.assign(frequencies.begin(), frequencies.end());
         table.max_position = source.getMaxPosition();
+        weight.source.Set(std::move(table));
+        return success();
+      })
+      .Case([&](QuantizeAttr source) -> LogicalResult {
+        fb::QuantizeSourceT table;
+        if (failed(input(source.getInput(), table.input)))
+          return failure();
+        weight.source.Set(std::move(table));
+        return success();
+      })
+      .Case([&](QuantizeScaleAttr source) -> LogicalResult {
+        fb::QuantizeScaleSourceT table;
+        if (failed(input(source.getInput(), table.input)))
+          return failure();
         weight.source.Set(std::move(table));
         return success();
       })
