@@ -85,6 +85,63 @@ func.func @f(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>, %b: !prefill.batch) {
 
 // -----
 
+// GEMM-C5
+func.func @f(%x: tensor<?x8xbf16>, %w: tensor<8x8xi8>) {
+  // expected-error @below {{'prefill.gemm' op input is 'tensor<?x8xbf16>' but weight is 'tensor<8x8xi8>': expected both of i8 or neither}}
+  %0 = prefill.gemm %x, %w : tensor<?x8xbf16>, tensor<8x8xi8> -> tensor<?x8xbf16> epilogue {
+  ^bb0(%acc: tensor<?x8xf32>):
+    prefill.yield %acc : tensor<?x8xf32>
+  }
+  return
+}
+
+// -----
+
+// GEMM-C5: packed.
+func.func @f(%x: tensor<?x8xi8>, %w: tensor<1x4x32x2xbf16>) {
+  // expected-error @below {{'prefill.gemm' op input is 'tensor<?x8xi8>' but weight is 'tensor<1x4x32x2xbf16>': expected both of i8 or neither}}
+  %0 = prefill.gemm %x, %w : tensor<?x8xi8>, tensor<1x4x32x2xbf16> -> tensor<?x8xbf16> epilogue {
+  ^bb0(%acc: tensor<?x8xf32>):
+    prefill.yield %acc : tensor<?x8xf32>
+  }
+  return
+}
+
+// -----
+
+// GEMM-C6
+func.func @f(%x: tensor<?x65537xi8>, %w: tensor<8x65537xi8>) {
+  // expected-error @below {{'prefill.gemm' op input is 'tensor<?x65537xi8>', expected at most 65536 channels of i8, whose sums fit i32}}
+  %0 = prefill.gemm %x, %w : tensor<?x65537xi8>, tensor<8x65537xi8> -> tensor<?x8xbf16> epilogue {
+  ^bb0(%acc: tensor<?x8xf32>):
+    prefill.yield %acc : tensor<?x8xf32>
+  }
+  return
+}
+
+// -----
+
+// TENSOR-C3: other ops know no integers.
+func.func @f(%x: tensor<?x8xi8>) {
+  // expected-error @below {{'prefill.add' op lhs is 'tensor<?x8xi8>', expected elements of f64, f32, bf16 or f16}}
+  %0 = prefill.add %x, %x : tensor<?x8xi8>, tensor<?x8xi8> -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
+// TENSOR-C3: and no op knows wider ones.
+func.func @f(%x: tensor<?x8xi32>, %w: tensor<8x8xi8>) {
+  // expected-error @below {{'prefill.gemm' op input is 'tensor<?x8xi32>', expected elements of f64, f32, bf16, f16 or i8}}
+  %0 = prefill.gemm %x, %w : tensor<?x8xi32>, tensor<8x8xi8> -> tensor<?x8xbf16> epilogue {
+  ^bb0(%acc: tensor<?x8xf32>):
+    prefill.yield %acc : tensor<?x8xf32>
+  }
+  return
+}
+
+// -----
+
 // EPILOGUE-C1
 func.func @f(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>) {
   // expected-error @below {{'prefill.gemm' op has 'prefill.linear' in its region, which is not a node of an epilogue}}
@@ -103,6 +160,18 @@ func.func @f(%x: tensor<?x8xf32>) {
   // expected-error @below {{'prefill.rowwise' op region ends with 'llvm.unreachable', expected 'prefill.yield'}}
   %0 = prefill.rowwise : tensor<?x8xf32> body {
     llvm.unreachable
+  }
+  return
+}
+
+// -----
+
+// EPILOGUE-C1: a rowwise has no sums of integers.
+func.func @f(%x: tensor<?x8xf32>, %s: tensor<?x1xf32>, %c: tensor<8xf32>) {
+  // expected-error @below {{'prefill.rowwise' op has 'prefill.dequantize' in its region, which is not a node of an epilogue}}
+  %0 = prefill.rowwise : tensor<?x8xf32> body {
+    %1 = prefill.dequantize %x, %s, %c : tensor<?x8xf32>, tensor<?x1xf32>, tensor<8xf32> -> tensor<?x8xf32>
+    prefill.yield %1 : tensor<?x8xf32>
   }
   return
 }
@@ -138,6 +207,29 @@ func.func @f(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>) {
   %0 = prefill.gemm %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x4xbf16> epilogue {
   ^bb0(%acc: tensor<?x8xf32>):
     prefill.yield %acc : tensor<?x8xf32>
+  }
+  return
+}
+
+// -----
+
+// EPILOGUE-C4: a float is not stored as an integer, nor an integer as a float.
+func.func @f(%x: tensor<?x8xf32>) {
+  // expected-error @below {{'prefill.rowwise' op result 0 is 'tensor<?x8xi8>' but the region yields 'tensor<?x8xf32>': only the element type may differ, and of floats alone}}
+  %0 = prefill.rowwise : tensor<?x8xi8> body {
+    prefill.yield %x : tensor<?x8xf32>
+  }
+  return
+}
+
+// -----
+
+// EPILOGUE-C4
+func.func @f(%x: tensor<?x8xf32>) {
+  // expected-error @below {{'prefill.rowwise' op result 0 is 'tensor<?x8xf32>' but the region yields 'tensor<?x8xi8>': only the element type may differ, and of floats alone}}
+  %0:2 = prefill.rowwise : tensor<?x8xf32>, tensor<?x1xf32> body {
+    %q, %s = prefill.quantize_rows %x : tensor<?x8xf32> -> tensor<?x8xi8>, tensor<?x1xf32>
+    prefill.yield %q, %s : tensor<?x8xi8>, tensor<?x1xf32>
   }
   return
 }
@@ -257,6 +349,131 @@ func.func @f(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>, %p: tensor<?x16xf32>, %ls
     %1 = prefill.combine_splits %p, %lse : tensor<?x16xf32>, tensor<?x2xf32> -> tensor<?x8xf32>
     prefill.yield %1 : tensor<?x8xf32>
   }
+  return
+}
+
+// -----
+
+// ROWWISE-C2: and quantize_rows needs whole rows.
+func.func @f(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>) {
+  // expected-error @below {{'prefill.gemm' op has 'prefill.quantize_rows' in its region, which is not a node of an epilogue}}
+  %0:2 = prefill.gemm %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xi8>, tensor<?x1xf32> epilogue {
+  ^bb0(%acc: tensor<?x8xf32>):
+    %q, %s = prefill.quantize_rows %acc : tensor<?x8xf32> -> tensor<?x8xi8>, tensor<?x1xf32>
+    prefill.yield %q, %s : tensor<?x8xi8>, tensor<?x1xf32>
+  }
+  return
+}
+
+// -----
+
+// ROWWISE-C3
+func.func @f(%x: tensor<?x8xf32>) {
+  // expected-error @below {{'prefill.rowwise' op has 'prefill.scale' in its region that reads a result of quantize_rows, which is only yielded}}
+  %0:2 = prefill.rowwise : tensor<?x8xi8>, tensor<?x1xf32> body {
+    %q, %s = prefill.quantize_rows %x : tensor<?x8xf32> -> tensor<?x8xi8>, tensor<?x1xf32>
+    %half = prefill.scale %s {factor = 0.5} : tensor<?x1xf32> -> tensor<?x1xf32>
+    prefill.yield %q, %half : tensor<?x8xi8>, tensor<?x1xf32>
+  }
+  return
+}
+
+// -----
+
+// QUANTIZE_ROWS-C1
+func.func @f(%x: tensor<?x8xi8>) {
+  // expected-error @below {{'prefill.quantize_rows' op input is 'tensor<?x8xi8>', expected elements of f64, f32, bf16 or f16}}
+  %0, %1 = prefill.quantize_rows %x : tensor<?x8xi8> -> tensor<?x8xi8>, tensor<?x1xf32>
+  return
+}
+
+// -----
+
+// QUANTIZE_ROWS-C2
+func.func @f(%x: tensor<?x8xf32>) {
+  // expected-error @below {{'prefill.quantize_rows' op quantized is 'tensor<?x8xbf16>', expected elements of i8}}
+  %0, %1 = prefill.quantize_rows %x : tensor<?x8xf32> -> tensor<?x8xbf16>, tensor<?x1xf32>
+  return
+}
+
+// -----
+
+// QUANTIZE_ROWS-C2
+func.func @f(%x: tensor<?x8xf32>) {
+  // expected-error @below {{'prefill.quantize_rows' op quantized is 'tensor<?x4xi8>' but input is 'tensor<?x8xf32>': their channels must agree}}
+  %0, %1 = prefill.quantize_rows %x : tensor<?x8xf32> -> tensor<?x4xi8>, tensor<?x1xf32>
+  return
+}
+
+// -----
+
+// QUANTIZE_ROWS-C3
+func.func @f(%x: tensor<?x8xf32>) {
+  // expected-error @below {{'prefill.quantize_rows' op scale is 'tensor<?x1xbf16>', expected f32 [M, 1]}}
+  %0, %1 = prefill.quantize_rows %x : tensor<?x8xf32> -> tensor<?x8xi8>, tensor<?x1xbf16>
+  return
+}
+
+// -----
+
+// QUANTIZE_ROWS-C3: one for the whole row.
+func.func @f(%x: tensor<?x8xf32>) {
+  // expected-error @below {{'prefill.quantize_rows' op scale is 'tensor<?x2xf32>', expected f32 [M, 1]}}
+  %0, %1 = prefill.quantize_rows %x : tensor<?x8xf32> -> tensor<?x8xi8>, tensor<?x2xf32>
+  return
+}
+
+// -----
+
+// DEQUANTIZE-C1
+func.func @f(%x: tensor<?x8xf32>, %s: tensor<?x1xf32>, %c: tensor<8xf32>) {
+  // expected-error @below {{'prefill.dequantize' op result is 'tensor<?x4xf32>' but input is 'tensor<?x8xf32>': their channels must agree}}
+  %0 = prefill.dequantize %x, %s, %c : tensor<?x8xf32>, tensor<?x1xf32>, tensor<8xf32> -> tensor<?x4xf32>
+  return
+}
+
+// -----
+
+// DEQUANTIZE-C1
+func.func @f(%x: tensor<?x8xf32>, %s: tensor<?x1xf32>, %c: tensor<8xf32>) {
+  // expected-error @below {{'prefill.dequantize' op input is 'tensor<?x8xf32>' and result 'tensor<?x8xbf16>', expected f32 elements}}
+  %0 = prefill.dequantize %x, %s, %c : tensor<?x8xf32>, tensor<?x1xf32>, tensor<8xf32> -> tensor<?x8xbf16>
+  return
+}
+
+// -----
+
+// DEQUANTIZE-C2
+func.func @f(%x: tensor<?x8xf32>, %s: tensor<?x8xf32>, %c: tensor<8xf32>) {
+  // expected-error @below {{'prefill.dequantize' op row_scale is 'tensor<?x8xf32>', expected f32 [M, 1]}}
+  %0 = prefill.dequantize %x, %s, %c : tensor<?x8xf32>, tensor<?x8xf32>, tensor<8xf32> -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
+// DEQUANTIZE-C2
+func.func @f(%x: tensor<3x8xf32>, %s: tensor<2x1xf32>, %c: tensor<8xf32>) {
+  // expected-error @below {{'prefill.dequantize' op row_scale is 'tensor<2x1xf32>' but input is 'tensor<3x8xf32>': their rows must agree}}
+  %0 = prefill.dequantize %x, %s, %c : tensor<3x8xf32>, tensor<2x1xf32>, tensor<8xf32> -> tensor<3x8xf32>
+  return
+}
+
+// -----
+
+// DEQUANTIZE-C3
+func.func @f(%x: tensor<?x8xf32>, %s: tensor<?x1xf32>, %c: tensor<4xf32>) {
+  // expected-error @below {{'prefill.dequantize' op column_scale is 'tensor<4xf32>' but input has 8 channels: expected as many f32 elements}}
+  %0 = prefill.dequantize %x, %s, %c : tensor<?x8xf32>, tensor<?x1xf32>, tensor<4xf32> -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
+// DEQUANTIZE-C3
+func.func @f(%x: tensor<?x8xf32>, %s: tensor<?x1xf32>, %c: tensor<8xbf16>) {
+  // expected-error @below {{'prefill.dequantize' op column_scale is 'tensor<8xbf16>' but input has 8 channels: expected as many f32 elements}}
+  %0 = prefill.dequantize %x, %s, %c : tensor<?x8xf32>, tensor<?x1xf32>, tensor<8xbf16> -> tensor<?x8xf32>
   return
 }
 

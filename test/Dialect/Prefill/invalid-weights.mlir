@@ -13,6 +13,35 @@ prefill.weight @w : tensor<4xi32> = #prefill.checkpoint<"w">
 
 // -----
 
+// WEIGHT-C1: a checkpoint has no 8-bit integers.
+// expected-error @below {{'prefill.weight' op @w is 'tensor<4x8xi8>', expected a static tensor of f64, f32, bf16 or f16}}
+prefill.weight @w : tensor<4x8xi8> = #prefill.checkpoint<"w">
+
+// -----
+
+// WEIGHT-C1
+prefill.weight @a : tensor<4x8xf32> = #prefill.checkpoint<"a">
+// expected-error @below {{'prefill.weight' op @w is 'tensor<4x8xi16>', expected a static tensor of f64, f32, bf16, f16 or i8}}
+prefill.weight @w : tensor<4x8xi16> = #prefill.quantize<@a>
+
+// -----
+
+// WEIGHT-C6
+prefill.weight @a : tensor<4x8xf32> = #prefill.checkpoint<"a">
+prefill.weight @q : tensor<4x8xi8> = #prefill.quantize<@a>
+// expected-error @below {{'prefill.weight' op @w is 'tensor<8x8xf32>' but @q is 'tensor<4x8xi8>': weights of i8 are packed and nothing else}}
+prefill.weight @w : tensor<8x8xf32> = #prefill.concat<[@a, @q]>
+
+// -----
+
+// WEIGHT-C6: integers are not quantized again.
+prefill.weight @a : tensor<4x8xf32> = #prefill.checkpoint<"a">
+prefill.weight @q : tensor<4x8xi8> = #prefill.quantize<@a>
+// expected-error @below {{'prefill.weight' op @w is 'tensor<4xf32>' but @q is 'tensor<4x8xi8>': weights of i8 are packed and nothing else}}
+prefill.weight @w : tensor<4xf32> = #prefill.quantize_scale<@q>
+
+// -----
+
 // WEIGHT-C5
 // expected-error @below {{'prefill.weight' op @w is 'tensor<4611686018427387904x16xf32>', expected at most 281474976710656 elements}}
 prefill.weight @w : tensor<4611686018427387904x16xf32> = #prefill.checkpoint<"w">
@@ -117,6 +146,63 @@ prefill.weight @w : tensor<3x6x24x1xf32> = #prefill.pack<@a, panel_n = 24, k_pac
 prefill.weight @a : tensor<72x5xbf16> = #prefill.checkpoint<"a">
 // expected-error @below {{expected 'tensor<3x3x32x2xbf16>'}}
 prefill.weight @w : tensor<3x2x32x2xbf16> = #prefill.pack<@a, panel_n = 32, k_pack = 2, group_n = 24>
+
+// -----
+
+// PACK-C5
+prefill.weight @a : tensor<32x8xbf16> = #prefill.checkpoint<"a">
+// expected-error @below {{'prefill.weight' op @w is 'tensor<1x2x32x4xi8>' but @a is 'tensor<32x8xbf16>': expected both of i8 or neither}}
+prefill.weight @w : tensor<1x2x32x4xi8> = #prefill.pack<@a, panel_n = 32, k_pack = 4, group_n = 32>
+
+// -----
+
+// PACK-C5
+prefill.weight @a : tensor<32x8xbf16> = #prefill.checkpoint<"a">
+prefill.weight @q : tensor<32x8xi8> = #prefill.quantize<@a>
+// expected-error @below {{'prefill.weight' op @w is 'tensor<1x2x32x4xbf16>' but @q is 'tensor<32x8xi8>': expected both of i8 or neither}}
+prefill.weight @w : tensor<1x2x32x4xbf16> = #prefill.pack<@q, panel_n = 32, k_pack = 4, group_n = 32>
+
+// -----
+
+// QUANTIZE-C1
+prefill.weight @a : tensor<8xf32> = #prefill.checkpoint<"a">
+// expected-error @below {{'prefill.weight' op @w is 'tensor<8xi8>' but @a is 'tensor<8xf32>': expected a matrix to quantize}}
+prefill.weight @w : tensor<8xi8> = #prefill.quantize<@a>
+
+// -----
+
+// QUANTIZE-C2
+prefill.weight @a : tensor<4x8xf32> = #prefill.checkpoint<"a">
+// expected-error @below {{'prefill.weight' op @w is 'tensor<8x4xi8>' but @a is 'tensor<4x8xf32>': expected 'tensor<4x8xi8>'}}
+prefill.weight @w : tensor<8x4xi8> = #prefill.quantize<@a>
+
+// -----
+
+// QUANTIZE-C2
+prefill.weight @a : tensor<4x8xbf16> = #prefill.checkpoint<"a">
+// expected-error @below {{'prefill.weight' op @w is 'tensor<4x8xbf16>' but @a is 'tensor<4x8xbf16>': expected 'tensor<4x8xi8>'}}
+prefill.weight @w : tensor<4x8xbf16> = #prefill.quantize<@a>
+
+// -----
+
+// QUANTIZE_SCALE-C1
+prefill.weight @a : tensor<8xf32> = #prefill.checkpoint<"a">
+// expected-error @below {{'prefill.weight' op @w is 'tensor<8xf32>' but @a is 'tensor<8xf32>': expected a matrix with scales}}
+prefill.weight @w : tensor<8xf32> = #prefill.quantize_scale<@a>
+
+// -----
+
+// QUANTIZE_SCALE-C2
+prefill.weight @a : tensor<4x8xbf16> = #prefill.checkpoint<"a">
+// expected-error @below {{'prefill.weight' op @w is 'tensor<4xbf16>' but @a is 'tensor<4x8xbf16>': expected 'tensor<4xf32>'}}
+prefill.weight @w : tensor<4xbf16> = #prefill.quantize_scale<@a>
+
+// -----
+
+// QUANTIZE_SCALE-C2: one for each output channel.
+prefill.weight @a : tensor<4x8xbf16> = #prefill.checkpoint<"a">
+// expected-error @below {{'prefill.weight' op @w is 'tensor<8xf32>' but @a is 'tensor<4x8xbf16>': expected 'tensor<4xf32>'}}
+prefill.weight @w : tensor<8xf32> = #prefill.quantize_scale<@a>
 
 // -----
 

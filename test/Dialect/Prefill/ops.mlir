@@ -37,6 +37,12 @@ prefill.weight @a : tensor<24x16xbf16> = #prefill.checkpoint<"model.a.weight">
 // CHECK: prefill.weight @b : tensor<24x16xbf16> = #prefill.checkpoint<"b">
 prefill.weight @b : tensor<24x16xbf16> = #prefill.checkpoint<"b">
 prefill.weight @gain : tensor<16xf32> = #prefill.checkpoint<"gain">
+// CHECK: prefill.weight @q_proj.int8 : tensor<24x16xi8> = #prefill.quantize<@a>
+prefill.weight @q_proj.int8 : tensor<24x16xi8> = #prefill.quantize<@a>
+// CHECK: prefill.weight @q_proj.scale : tensor<24xf32> = #prefill.quantize_scale<@a>
+prefill.weight @q_proj.scale : tensor<24xf32> = #prefill.quantize_scale<@a>
+// CHECK: prefill.weight @q_proj.int8.packed : tensor<1x4x32x4xi8> = #prefill.pack<@q_proj.int8, panel_n = 32, k_pack = 4, group_n = 24>
+prefill.weight @q_proj.int8.packed : tensor<1x4x32x4xi8> = #prefill.pack<@q_proj.int8, panel_n = 32, k_pack = 4, group_n = 24>
 // CHECK: prefill.weight @concat : tensor<72x16xbf16> = #prefill.concat<[@a, @b, @a]>
 prefill.weight @concat : tensor<72x16xbf16> = #prefill.concat<[@a, @b, @a]>
 // CHECK: prefill.weight @interleave : tensor<64x16xbf16> = #prefill.interleave<@a, @b, granularity = 16>
@@ -147,6 +153,26 @@ func.func @rowwise(%batch: !prefill.batch, %e: tensor<24x16xbf16>) -> (tensor<?x
     prefill.yield %x, %s : tensor<?x16xf32>, tensor<?x1xf32>
   }
   return %0#0, %0#1 : tensor<?x16xbf16>, tensor<?x1xf32>
+}
+
+// CHECK-LABEL: func.func @integers(
+func.func @integers(%x: tensor<?x16xbf16>) -> tensor<?x24xbf16> {
+  // CHECK: prefill.rowwise : tensor<?x16xi8>, tensor<?x1xf32> body {
+  %q:2 = prefill.rowwise : tensor<?x16xi8>, tensor<?x1xf32> body {
+    // CHECK-NEXT: %{{.*}}, %{{.*}} = prefill.quantize_rows %{{.*}} : tensor<?x16xbf16> -> tensor<?x16xi8>, tensor<?x1xf32>
+    %i, %s = prefill.quantize_rows %x : tensor<?x16xbf16> -> tensor<?x16xi8>, tensor<?x1xf32>
+    prefill.yield %i, %s : tensor<?x16xi8>, tensor<?x1xf32>
+  }
+  %w = prefill.get_weight @q_proj.int8.packed : tensor<1x4x32x4xi8>
+  %s = prefill.get_weight @q_proj.scale : tensor<24xf32>
+  // CHECK: prefill.gemm %{{.*}}, %{{.*}} : tensor<?x16xi8>, tensor<1x4x32x4xi8> -> tensor<?x24xbf16> epilogue {
+  %y = prefill.gemm %q#0, %w : tensor<?x16xi8>, tensor<1x4x32x4xi8> -> tensor<?x24xbf16> epilogue {
+  ^bb0(%acc: tensor<?x24xf32>):
+    // CHECK: prefill.dequantize %{{.*}}, %{{.*}}, %{{.*}} : tensor<?x24xf32>, tensor<?x1xf32>, tensor<24xf32> -> tensor<?x24xf32>
+    %d = prefill.dequantize %acc, %q#1, %s : tensor<?x24xf32>, tensor<?x1xf32>, tensor<24xf32> -> tensor<?x24xf32>
+    prefill.yield %d : tensor<?x24xf32>
+  }
+  return %y : tensor<?x24xbf16>
 }
 
 // CHECK-LABEL: func.func @tile(

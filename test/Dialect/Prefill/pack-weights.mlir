@@ -30,3 +30,20 @@ func.func @f(%batch: !prefill.batch, %y: tensor<?x64xf32>) -> (tensor<?x131xf32>
   }
   return %0, %1 : tensor<?x131xf32>, tensor<?x120xf32>
 }
+
+// -----
+
+// Fours of k for 8-bit integers.
+// CHECK: prefill.weight @w.int8.packed : tensor<2x17x32x4xi8> = #prefill.pack<@w.int8, panel_n = 32, k_pack = 4, group_n = 40>
+prefill.weight @w : tensor<40x66xbf16> = #prefill.checkpoint<"w">
+prefill.weight @w.int8 : tensor<40x66xi8> = #prefill.quantize<@w>
+// CHECK-LABEL: func @integers
+func.func @integers(%x: tensor<?x66xi8>) -> tensor<?x40xf32> {
+  %w = prefill.get_weight @w.int8 : tensor<40x66xi8>
+  // CHECK: prefill.gemm %arg0, %w.int8.packed : tensor<?x66xi8>, tensor<2x17x32x4xi8>
+  %0 = prefill.gemm %x, %w : tensor<?x66xi8>, tensor<40x66xi8> -> tensor<?x40xf32> epilogue {
+  ^bb0(%acc: tensor<?x40xf32>):
+    prefill.yield %acc : tensor<?x40xf32>
+  }
+  return %0 : tensor<?x40xf32>
+}

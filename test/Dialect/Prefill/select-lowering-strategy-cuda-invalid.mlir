@@ -76,3 +76,14 @@ func.func @runs(%x: tensor<?x32xbf16>, %w: tensor<640x32xbf16>) -> tensor<?x320x
   }
   return %0 : tensor<?x320xbf16>
 }
+
+// -----
+
+func.func @integers(%x: tensor<?x64xi8>, %w: tensor<64x64xi8>) -> tensor<?x64xf32> {
+  // expected-error @below {{'prefill.gemm' op has an i8 weight; target cuda has no kernel for it (leave out --weights=int8)}}
+  %0 = prefill.gemm %x, %w : tensor<?x64xi8>, tensor<64x64xi8> -> tensor<?x64xf32> epilogue {
+  ^bb0(%acc: tensor<?x64xf32>):
+    prefill.yield %acc : tensor<?x64xf32>
+  }
+  return %0 : tensor<?x64xf32>
+}
