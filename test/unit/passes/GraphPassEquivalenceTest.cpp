@@ -3,12 +3,11 @@
 // one left out, on small models of every kind: the reference interpreter runs
 // the module before and after in f64 without rounding.
 //===----------------------------------------------------------------------===//
+#include "SmallModels.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "prefill/Analysis/RowDomains.h"
-#include "prefill/Dialect/Prefill/Transforms/Passes.h"
-#include "prefill/Import/DecoderBuilder.h"
 #include "prefill/Reference/Equivalence.h"
 #include "gtest/gtest.h"
 
@@ -16,72 +15,6 @@ using namespace mlir;
 using namespace mlir::prefill;
 
 namespace {
-
-struct GraphPass {
-  const char *flag;
-  std::unique_ptr<Pass> (*create)();
-};
-
-// As in lib/Pipelines.
-const GraphPass kGraphPasses[] = {
-    {"hoist-row-selection", createHoistRowSelectionPass},
-    {"fold-scale", createFoldScalePass},
-    {"fuse-qkv-projection", createFuseQKVProjectionPass},
-    {"fuse-gate-up", [] { return createFuseGateUpPass(); }},
-    {"fold-norm", createFoldNormPass},
-    {"fold-kv-append-into-epilogue", createFoldKVAppendIntoEpiloguePass},
-    {"fold-residual-into-epilogue", createFoldResidualIntoEpiloguePass},
-    {"fold-activation-into-epilogue", createFoldActivationIntoEpiloguePass},
-    {"erase-unused-weights", createEraseUnusedWeightsPass},
-};
-constexpr unsigned kNumPasses = std::size(kGraphPasses);
-constexpr unsigned kAllPasses = (1u << kNumPasses) - 1;
-
-/// Three query heads on one KV head, two layers.
-DecoderConfig smallModel() {
-  DecoderConfig config;
-  config.modelType = "llama";
-  config.vocabSize = 61;
-  config.hiddenSize = 24;
-  config.intermediateSize = 40; // no multiple of the interleaving's 32
-  config.numLayers = 2;
-  config.numQHeads = 3;
-  config.numKvHeads = 1;
-  config.headDim = 8;
-  config.maxPosition = 64;
-  config.rmsNormEps = 1e-5;
-  config.rope.rotaryDim = 8;
-  config.slidingWindows = {0, 0};
-  config.dtype = DecoderConfig::ElementType::f32;
-  return config;
-}
-
-struct ModelCase {
-  const char *name;
-  void (*change)(DecoderConfig &);
-};
-
-const ModelCase kModels[] = {
-    {"mqa", [](DecoderConfig &) {}},
-    {"mha", [](DecoderConfig &c) { c.numKvHeads = 3; }},
-    {"gqa3",
-     [](DecoderConfig &c) {
-       c.numQHeads = 6;
-       c.numKvHeads = 2;
-     }},
-    {"biases",
-     [](DecoderConfig &c) { c.qkvBias = c.oBias = c.mlpBias = true; }},
-    {"qk_norm", [](DecoderConfig &c) { c.qkNorm = c.qkvBias = true; }},
-    {"window", [](DecoderConfig &c) { c.slidingWindows = {3, 0}; }},
-    {"tied", [](DecoderConfig &c) { c.tiedEmbeddings = true; }},
-    {"interleaved_rope", [](DecoderConfig &c) { c.rope.interleaved = true; }},
-    {"partial_rope", [](DecoderConfig &c) { c.rope.rotaryDim = 4; }},
-    {"gelu_bf16",
-     [](DecoderConfig &c) {
-       c.activation = DecoderConfig::Activation::geluTanh;
-       c.dtype = DecoderConfig::ElementType::bf16;
-     }},
-};
 
 class GraphPasses : public testing::TestWithParam<ModelCase> {
 protected:

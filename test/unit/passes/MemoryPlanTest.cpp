@@ -32,7 +32,8 @@ DecoderConfig model(int64_t numLayers) {
 
 class MemoryPlan : public testing::Test {
 protected:
-  OwningOpRef<ModuleOp> plan(int64_t numLayers, bool fused, bool reuse) {
+  OwningOpRef<ModuleOp> plan(int64_t numLayers, bool fused, bool reuse,
+                             bool int8 = false) {
     OwningOpRef<ModuleOp> module =
         buildDecoder(&context, model(numLayers), TensorNaming::huggingFace);
     PassManager manager(&context);
@@ -40,11 +41,14 @@ protected:
       manager.addPass(createFoldScalePass());
       manager.addPass(createFuseQKVProjectionPass());
       manager.addPass(createFuseGateUpPass());
-      manager.addPass(createFoldNormPass());
+      if (!int8)
+        manager.addPass(createFoldNormPass());
       manager.addPass(createFoldKVAppendIntoEpiloguePass());
       manager.addPass(createFoldResidualIntoEpiloguePass());
       manager.addPass(createFoldActivationIntoEpiloguePass());
     }
+    if (int8)
+      manager.addPass(createQuantizeWeightsPass());
     manager.addPass(createPlanMemoryPass({reuse}));
     EXPECT_TRUE(succeeded(manager.run(*module)));
     return module;
@@ -122,12 +126,13 @@ private:
 
 TEST_F(MemoryPlan, OperandsAreWhereTheirProducersLeftThem) {
   for (bool fused : {true, false})
-    for (bool reuse : {true, false}) {
-      SCOPED_TRACE(testing::Message()
-                   << "fused " << fused << " reuse " << reuse);
-      OwningOpRef<ModuleOp> module = plan(3, fused, reuse);
-      SymbolicArena(*module).run();
-    }
+    for (bool reuse : {true, false})
+      for (bool int8 : {true, false}) {
+        SCOPED_TRACE(testing::Message() << "fused " << fused << " reuse "
+                                        << reuse << " int8 " << int8);
+        OwningOpRef<ModuleOp> module = plan(3, fused, reuse, int8);
+        SymbolicArena(*module).run();
+      }
 }
 
 TEST_F(MemoryPlan, LayersShareOneSetOfBuffers) {
@@ -164,6 +169,25 @@ TEST_F(MemoryPlan, CacheAndWeightsAreCounted) {
   EXPECT_EQ(number(*module, "prefill.weights_bytes"),
             2 * (100 * 96 * 2 + 96 +
                  3 * (160 * 96 + 96 * 96 + 2 * 224 * 96 + 96 * 224)));
+}
+
+// Integers take a byte, scales four for each output channel, gains stay.
+TEST_F(MemoryPlan, QuantizedWeightsAreCountedByTheirWidth) {
+  OwningOpRef<ModuleOp> module = plan(3, true, true, true);
+  int64_t layer = 160 * 96 + 96 * 96 + 2 * 224 * 96 + 96 * 224;
+  int64_t channels = 160 + 96 + 2 * 224 + 96;
+  EXPECT_EQ(number(*module, "prefill.weights_bytes"),
+            2 * (100 * 96 * 2 + 96) + 3 * (layer + 4 * channels + 2 * 2 * 96));
+}
+
+// The widest moment: the integers of the gated activation (224) beside it (224
+// bf16), their scales (4, a line) and the residual stream (96 bf16).
+TEST_F(MemoryPlan, IntegersLieBesideWhatTheyAreMadeOf) {
+  int64_t two =
+      number(*plan(2, true, true, true), "prefill.activation_row_bytes");
+  EXPECT_EQ(two, 448 + 256 + 64 + 192);
+  EXPECT_EQ(number(*plan(9, true, true, true), "prefill.activation_row_bytes"),
+            two);
 }
 
 } // namespace

@@ -109,4 +109,41 @@ TEST(RowEvaluatorsTest, NormInTwoPartsIsTheNorm) {
   expectValues(rowRMSScale(x, rowSumsq(x, 2), 1e-5, 4), whole.values);
 }
 
+// The largest number of a row is 127 steps; ties go to the even integer.
+TEST(RowEvaluatorsTest, QuantizeRowsByHand) {
+  QuantizedRows q = quantizeRows(
+      Tensor({4, 4}, {254, -254, 3, 5,       // steps of 2: ties at 1.5 and 2.5
+                      -1, 0.5, 0, 1.0 / 127, // 63.5, and one step
+                      0, 0, 0, 0, 0x1p-100, 0, 0, -0x1p-101}));
+  expectValues(q.integers,
+               {127, -127, 2, 2, //
+                -127, 64, 0, 1,  //
+                0, 0, 0, 0,      //
+                127, 0, 0, -64},
+               0);
+  expectValues(q.scales, {2, 1 / 127.0, 0, 0x1p-100 / 127}, 0);
+}
+
+// A row without numbers that could be told from zero is zero.
+TEST(RowEvaluatorsTest, QuantizeRowsOfTinyNumbersGivesZero) {
+  QuantizedRows q = quantizeRows(Tensor({1, 2}, {0x1.fp-101, -0x1p-120}));
+  expectValues(q.integers, {0, 0}, 0);
+  expectValues(q.scales, {0}, 0);
+}
+
+// Padding holds anything; it changes no other row.
+TEST(RowEvaluatorsTest, QuantizeRowsKeepsNaNInItsRow) {
+  QuantizedRows q = quantizeRows(Tensor({2, 2}, {NAN, 1, -127, 1}));
+  EXPECT_TRUE(std::isnan(q.integers.row(0)[0]));
+  EXPECT_EQ(q.integers.row(1)[0], -127);
+  EXPECT_EQ(q.integers.row(1)[1], 1);
+  EXPECT_EQ(q.scales.row(1)[0], 1);
+}
+
+TEST(RowEvaluatorsTest, DequantizeScalesRowsAndColumns) {
+  Tensor y = dequantize(Tensor({2, 3}, {1, 2, 3, 4, 5, 6}),
+                        Tensor({2, 1}, {10, 0.5}), Tensor({3}, {1, 2, -4}));
+  expectValues(y, {10, 40, -120, 2, 5, -12}, 0);
+}
+
 } // namespace

@@ -52,4 +52,10 @@ TEST(TensorTest, Norm) {
   EXPECT_DOUBLE_EQ(Tensor({1, 2}, {3.0, -4.0}).norm(), 5.0);
 }
 
+TEST_F(Rounding, IntegersStayAsTheyAre) {
+  Type i8 = IntegerType::get(&context, 8);
+  EXPECT_EQ(roundTo(i8, -127.0), -127.0);
+  EXPECT_EQ(roundTo(i8, 3.0), 3.0);
+}
+
 } // namespace

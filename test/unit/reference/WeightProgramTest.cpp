@@ -81,6 +81,25 @@ TEST_F(WeightProgramTest, RopeTable) {
                0);
 }
 
+TEST_F(WeightProgramTest, QuantizeByOutputChannel) {
+  weights.set("a", Tensor({3, 2}, {127, 3, -0.5, 0.25, 0, 0}));
+  StringRef integers = R"(
+    prefill.weight @a : tensor<3x2xbf16> = #prefill.checkpoint<"a">
+    prefill.weight @w : tensor<3x2xi8> = #prefill.quantize<@a>)";
+  StringRef scales = R"(
+    prefill.weight @a : tensor<3x2xbf16> = #prefill.checkpoint<"a">
+    prefill.weight @w : tensor<3xf32> = #prefill.quantize_scale<@a>)";
+  using mlir::prefill::reference::Rounding;
+  for (Rounding rounding : {Rounding::None, Rounding::Model}) {
+    expectValues(get(evaluate(integers, rounding)), {127, 3, -127, 64, 0, 0},
+                 0);
+    Tensor w = get(evaluate(scales, rounding));
+    EXPECT_THAT(w.shape, ElementsAre(3));
+    double half = 0.5 / 127;
+    expectValues(w, {1, rounding == Rounding::None ? half : float(half), 0}, 0);
+  }
+}
+
 TEST_F(WeightProgramTest, PackedIsRefusedByName) {
   weights.set("a", Tensor({16, 2}));
   EXPECT_THAT(messageOf(evaluate(R"(
