@@ -2,12 +2,14 @@
 #include "OutputFile.h"
 #include "prefill/checkpoint/Quote.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <strings.h>
 #include <system_error>
@@ -141,11 +143,14 @@ const std::vector<OptionRow> &optionTable() {
        }},
       {"--isa", true,
        [](Options &options, const std::string &value) -> Result<void> {
-         if (value != "avx2" && value != "avx512" && value != "avx512_bf16" &&
-             value != "amx_bf16")
+         constexpr std::string_view known[] = {"avx2",        "avx_vnni",
+                                               "avx512",      "avx512_vnni",
+                                               "avx512_bf16", "amx_bf16"};
+         if (std::find(std::begin(known), std::end(known), value) ==
+             std::end(known))
            return usageError("--isa is " + quote(value) +
-                             ", expected avx2, avx512, avx512_bf16 or "
-                             "amx_bf16");
+                             ", expected avx2, avx_vnni, avx512, avx512_vnni, "
+                             "avx512_bf16 or amx_bf16");
          options.isa = value;
          return {};
        }},
@@ -354,12 +359,13 @@ run
   --chunk N             prefill the prompt in chunks of N tokens (default: in one call)
   --threads N           default: one for each processor that the process may use (SMT siblings are processors),
                         but no more than a container's CPU quota is good for; N itself is not limited
-  --device NAME         cpu (default), cpu:avx2, cpu:avx512, cpu:avx512_bf16, cpu:amx_bf16, cuda, cuda:N,
-                        or cuda-emu:sm_XX: the CUDA kernels executed and checked on the CPU (slow)
+  --device NAME         cpu (default), cpu:ISA (--isa), cuda, cuda:N, or cuda-emu:sm_XX: the CUDA kernels
+                        executed and checked on the CPU (slow)
   --emulation-seed N    on cuda-emu: the order in which threads run (default 0: ascending)
-  --isa NAME            avx2, avx512, avx512_bf16 or amx_bf16: short for --device cpu:NAME (default: the
-                        best that the CPU and the module have; avx512 in place of avx512_bf16 where a start
-                        measures that the CPU multiplies bf16 faster that way)
+  --isa NAME            avx2, avx512, avx512_bf16 or amx_bf16, of a module with int8 weights avx_vnni and
+                        avx512_vnni as well: short for --device cpu:NAME (default: the best that the CPU and the
+                        module have; avx512_vnni or avx512 in place of avx512_bf16 where a start measures that
+                        the CPU multiplies bf16 faster that way)
   --poison              fill unused memory with NaN, guard every buffer, fail on a stray write
 output
   --logits-out F.npy    f32 [rows, vocab_size]: logits of the prompt's last token

@@ -48,7 +48,7 @@ def ConvertToCPUKernelsPass : Pass<"prefill-convert-to-cpu-kernels", "::mlir::Mo
         attributes {prefill.scratch_bytes = 24576 : i64} { scf.for ... vector.fma ... }
     ```
   }];
-  let options = [Option<"isa", "isa", "std::string", "\"avx2\"", "avx2, avx512, avx512_bf16 or amx_bf16">];
+  let options = [Option<"isa", "isa", "std::string", "\"avx2\"", "avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16 or amx_bf16">];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect", "::mlir::vector::VectorDialect",
     "::mlir::math::MathDialect", "::mlir::x86vector::X86VectorDialect", "::mlir::LLVM::LLVMDialect"
