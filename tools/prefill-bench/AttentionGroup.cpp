@@ -42,9 +42,9 @@ public:
     PlanWalk &walk = *walks.at(row.name);
     PeakProbe::Timing timing = probe.time(
         denominator, [&] { walk.runHere(); },
-        comparesWithDot(row.dtype, models.front().second->variant()));
+        secondPeak(row.dtype, models.front().second->variant()));
     Sample sample{timing.seconds, row.flops(), timing.peak, timing.cpuShare};
-    sample.dotPeak = timing.dotPeak;
+    sample.secondPeak = timing.secondPeak;
     return sample;
   }
 

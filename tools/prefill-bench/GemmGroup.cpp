@@ -6,6 +6,7 @@
 #include "MatmulPeer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 
 using namespace prefill;
@@ -67,14 +68,22 @@ public:
 
   Result<Sample> run(const Row &row) override {
     PlanWalk &walk = *walks.at(row.tokens);
+    std::optional<double> quantizeSeconds;
+    if (row.dtype == "int8") {
+      Result<double> seconds = quantize(walk, row.projection);
+      if (!seconds)
+        return seconds.takeError();
+      quantizeSeconds = *seconds;
+    }
     if (Result<uint32_t> found = walk.seek(row.projection.launch); !found)
       return found.takeError();
     PeakProbe::Timing timing = probe.time(
         denominator, [&] { walk.runHere(); },
-        comparesWithDot(row.dtype, model->variant()));
+        secondPeak(row.dtype, model->variant()));
     walk.advance();
     Sample sample{timing.seconds, row.flops(), timing.peak, timing.cpuShare};
-    sample.dotPeak = timing.dotPeak;
+    sample.secondPeak = timing.secondPeak;
+    sample.quantizeSeconds = quantizeSeconds;
     if (auto peer = peers.find(row.name); peer != peers.end()) {
       PeakProbe::Timing other =
           probe.time(denominator, [&] { peer->second->run(); });
@@ -86,6 +95,23 @@ public:
   }
 
 private:
+  /// Runs the launch that makes the integers of a projection's input, the one
+  /// right before it, and returns its seconds. It has no row and no probe of
+  /// its own: a stream from memory would take its input out of the caches,
+  /// where the model has it.
+  static Result<double> quantize(PlanWalk &walk, const Projection &projection) {
+    if (Result<uint32_t> found =
+            walk.seek(std::string("quantize_") + projection.launch);
+        !found)
+      return found.takeError();
+    auto start = std::chrono::steady_clock::now();
+    walk.runHere();
+    std::chrono::duration<double> seconds =
+        std::chrono::steady_clock::now() - start;
+    walk.advance();
+    return seconds.count();
+  }
+
   PeakProbe &probe;
   std::unique_ptr<LoadedModel> model;
   Peak denominator;

@@ -23,8 +23,10 @@ struct Sample {
   double cpuShare;
   /// The same of the peer's run right after, over the same work.
   std::optional<double> peerSeconds = {}, peerPeak = {};
-  /// Where `peak` is of tiles: that of vdpbf16ps in the same round.
-  std::optional<double> dotPeak = {};
+  /// That of secondPeak in the same round.
+  std::optional<double> secondPeak = {};
+  /// Of a gemm of int8: what the launch before took, which made its integers.
+  std::optional<double> quantizeSeconds = {};
   /// Of a startup row: what prefill-opt took.
   std::optional<double> compileSeconds = {};
 

@@ -21,8 +21,7 @@ using rt::Result;
 
 class LoadedModel {
 public:
-  /// isa: "avx2", "avx512", "avx512_bf16", "amx_bf16"; empty: the best that the
-  /// host runs.
+  /// isa: the name of a variant; empty: the best that the host runs.
   static Result<std::unique_ptr<LoadedModel>>
   load(const std::string &path, const std::string &isa, int threads);
 

@@ -71,7 +71,10 @@ std::string prefill::bench::slugOf(const std::string &name) {
 }
 
 IsaVariant prefill::bench::bestVariant() {
-  return prefill::rt::chooseVariant([](IsaVariant) { return true; })
+  return prefill::rt::chooseVariant([](IsaVariant variant) {
+           return variant != IsaVariant::avx_vnni &&
+                  variant != IsaVariant::avx512_vnni;
+         })
       .value_or(IsaVariant::avx2);
 }
 

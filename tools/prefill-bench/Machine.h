@@ -26,8 +26,9 @@ std::string slugOf(const std::string &name);
 /// names.
 std::string cpuSlug();
 
-/// The variant that runs where nobody asks for another. Every x86 host that
-/// this tool starts on is expected to have AVX2.
+/// The variant that runs where nobody asks for another, of modules of bf16: all
+/// but those that are for int8 weights alone. Every x86 host that this tool
+/// starts on is expected to have AVX2.
 rt::IsaVariant bestVariant();
 /// The one with the most instructions, whether it is the fastest or not.
 rt::IsaVariant mostCapableVariant();

@@ -16,8 +16,9 @@ using rt::Result;
 /// when a row asks for it, so that this tool starts where there is no oneDNN.
 class MatmulPeer {
 public:
-  /// C[m, n] = A[m, k] * B[k, n] in `dtype` with f32 accumulators, B in the
-  /// layout that oneDNN prefers. Error: why there is none.
+  /// C[m, n] = A[m, k] * B[k, n] in `dtype` with f32 accumulators ("int8":
+  /// with those of i32, C in bf16), B in the layout that oneDNN prefers. Error:
+  /// why there is none.
   static Result<std::unique_ptr<MatmulPeer>> create(const std::string &dtype,
                                                     int64_t m, int64_t n,
                                                     int64_t k, int threads);

@@ -6,16 +6,18 @@
 #include <stdint.h>
 
 typedef struct prefill_matmul_peer {
-  /* dtype: "f32", "bf16", "f16". A null pointer on failure, with the reason in
-   * one line in `error`. At least `copy_bytes` of B are spread over copies. */
+  /* dtype: "f32", "bf16", "f16", "int8". A null pointer on failure, with the
+   * reason in one line in `error`. At least `copy_bytes` of B are spread over
+   * copies. */
   void *(*create)(const char *dtype, int64_t m, int64_t n, int64_t k,
                   int threads, uint64_t copy_bytes, char *error,
                   size_t error_size);
   void (*run)(void *);
   void (*destroy)(void *);
   const char *version;
-  /* The best instruction set that matmuls may use: "avx2", "avx512",
-   * "avx512_bf16". Before the first `create`. 0 on failure. */
+  /* The best instruction set that matmuls may use: "avx2", "avx_vnni",
+   * "avx512", "avx512_vnni", "avx512_bf16". Before the first `create`. 0 on
+   * failure. */
   int (*limit_isa)(const char *isa);
   /* "AVX512_CORE_BF16" and so on: what the library may use. */
   const char *(*isa)(void);

@@ -16,7 +16,8 @@ constexpr const char *workCounter = "work", *peakCounter = "peak",
                      *compileCounter = "compile_seconds",
                      *peerSecondsCounter = "peer_seconds",
                      *peerPeakCounter = "peer_peak",
-                     *dotPeakCounter = "dot_peak";
+                     *secondPeakCounter = "second_peak",
+                     *quantizeCounter = "quantize_seconds";
 
 /// Prints nothing: files the runs under their rows.
 class SampleReporter : public benchmark::BenchmarkReporter {
@@ -44,7 +45,8 @@ public:
               {run.real_accumulated_time, *counter(workCounter),
                *counter(peakCounter), *counter(cpuShareCounter),
                counter(peerSecondsCounter), counter(peerPeakCounter),
-               counter(dotPeakCounter), counter(compileCounter)});
+               counter(secondPeakCounter), counter(quantizeCounter),
+               counter(compileCounter)});
     }
   }
 
@@ -65,8 +67,10 @@ void runOnce(benchmark::State &state, Group &group, const Row &row) {
     state.counters[workCounter] = sample->work;
     state.counters[peakCounter] = sample->peak;
     state.counters[cpuShareCounter] = sample->cpuShare;
-    if (sample->dotPeak)
-      state.counters[dotPeakCounter] = *sample->dotPeak;
+    if (sample->secondPeak)
+      state.counters[secondPeakCounter] = *sample->secondPeak;
+    if (sample->quantizeSeconds)
+      state.counters[quantizeCounter] = *sample->quantizeSeconds;
     if (sample->compileSeconds)
       state.counters[compileCounter] = *sample->compileSeconds;
     if (sample->peerSeconds) {

@@ -16,13 +16,39 @@ constexpr int rounds = 9;
 /// that readStream takes.
 size_t halfOf(size_t cache) { return cache / 2 / 4096 * 4096; }
 
+/// Of an arithmetic peak.
+struct Factors {
+  const char *dtype;
+  IsaVariant isa;
+};
+Factors factorsOf(Peak peak) {
+  switch (peak) {
+  case Peak::fmaZmm:
+    return {"f32", IsaVariant::avx512};
+  case Peak::dotBf16Zmm:
+    return {"bf16", IsaVariant::avx512_bf16};
+  case Peak::dotInt8Ymm:
+    return {"int8", IsaVariant::avx_vnni};
+  case Peak::dotInt8Zmm:
+    return {"int8", IsaVariant::avx512_vnni};
+  case Peak::tileBf16:
+    return {"bf16", IsaVariant::amx_bf16};
+  default:
+    return {"f32", IsaVariant::avx2};
+  }
+}
+
 } // namespace
 
 MachineMeasurement prefill::bench::measureMachine(int maxThreads) {
   MachineMeasurement result;
   std::vector<Peak> peaks = {Peak::fmaYmm};
+  if (hostSupports(IsaVariant::avx_vnni))
+    peaks.push_back(Peak::dotInt8Ymm);
   if (hostSupports(IsaVariant::avx512))
     peaks.push_back(Peak::fmaZmm);
+  if (hostSupports(IsaVariant::avx512_vnni))
+    peaks.push_back(Peak::dotInt8Zmm);
   if (hostSupports(IsaVariant::avx512_bf16))
     peaks.push_back(Peak::dotBf16Zmm);
   if (hostSupports(IsaVariant::amx_bf16))
@@ -76,11 +102,8 @@ prefill::bench::machineToJson(const MachineMeasurement &measurement) {
   nlohmann::ordered_json peaks = nlohmann::ordered_json::array();
   for (const auto &[peak, flops] : measurement.arithmetic)
     peaks.push_back({{"instruction", stringify(peak)},
-                     {"dtype", peak >= Peak::dotBf16Zmm ? "bf16" : "f32"},
-                     {"isa", peak == Peak::fmaYmm       ? "avx2"
-                             : peak == Peak::fmaZmm     ? "avx512"
-                             : peak == Peak::dotBf16Zmm ? "avx512_bf16"
-                                                        : "amx_bf16"},
+                     {"dtype", factorsOf(peak).dtype},
+                     {"isa", rt::stringify(factorsOf(peak).isa)},
                      {"gflops", giga(flops)}});
   json["peaks"] = peaks;
   json["read_gbytes_per_s"] = {{"memory", giga(measurement.memory)},

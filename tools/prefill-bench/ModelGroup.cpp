@@ -60,12 +60,12 @@ public:
     Result<void> result;
     PeakProbe::Timing timing = probe.time(
         peak(row), [&] { result = append(chosen, begin, end); },
-        !decode && comparesWithDot(row.dtype, model->variant()));
+        decode ? std::nullopt : secondPeak(row.dtype, model->variant()));
     if (!result)
       return result.takeError();
     double work = decode ? bytesOfStep(end) : double(chosen.session->flops());
     Sample sample{timing.seconds, work, timing.peak, timing.cpuShare};
-    sample.dotPeak = timing.dotPeak;
+    sample.secondPeak = timing.secondPeak;
     return sample;
   }
 

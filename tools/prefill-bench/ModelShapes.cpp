@@ -23,7 +23,7 @@ const ModelShape *prefill::bench::findShape(const std::string &name) {
 }
 
 int64_t prefill::bench::byteSize(const std::string &dtype) {
-  return dtype == "f32" ? 4 : 2;
+  return dtype == "f32" ? 4 : dtype == "int8" ? 1 : 2;
 }
 
 std::vector<Projection> prefill::bench::projections(const ModelShape &shape) {

@@ -16,7 +16,7 @@ struct ModelShape {
   int64_t layers, vocab, maxSeq; ///< maxSeq: of the modules made here
 };
 
-/// Bytes of an element; f32, bf16 or f16.
+/// Bytes of an element of a weight; f32, bf16, f16 or int8.
 int64_t byteSize(const std::string &dtype);
 
 /// A fused projection: C[M, n] = A[M, k] * B[k, n] and its epilogue.

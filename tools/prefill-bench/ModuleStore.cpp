@@ -195,8 +195,12 @@ Result<void> ModuleStore::make(const ModuleSpec &spec, const std::string &name,
       !ok)
     return ok.takeError();
   std::vector<std::string> command = {
-      binaries + "/prefill-opt", model.path(), "--dtype=" + spec.dtype,
-      "--kv-layout=" + spec.layout, "--max-seq=" + std::to_string(spec.maxSeq)};
+      binaries + "/prefill-opt", model.path(), "--kv-layout=" + spec.layout,
+      "--max-seq=" + std::to_string(spec.maxSeq)};
+  if (spec.dtype == "int8")
+    command.insert(command.end(), {"--dtype=bf16", "--weights=int8"});
+  else
+    command.push_back("--dtype=" + spec.dtype);
   command.insert(command.end(), options.begin(), options.end());
   command.insert(command.end(), {"-o", made.path()});
   auto start = std::chrono::steady_clock::now();

@@ -16,7 +16,7 @@ using rt::Result;
 struct ModuleSpec {
   const ModelShape *shape;
   int64_t layers, vocab;
-  std::string dtype;
+  std::string dtype;  ///< "int8": a model of bf16 with --weights=int8
   std::string layout; ///< of the KV cache, as --kv-layout takes it
   int64_t maxSeq;
   /// Further arguments of prefill-opt, and what names them in the file's name.

@@ -43,10 +43,9 @@ void setThreads(int threads) {
 /// B in one layout, several times. Matmuls of several M share it.
 using Copies = std::vector<memory>;
 
-/// Small numbers that are exact in bf16, k / 8, without a period that a cache
-/// or a predictor could know.
+/// Small integers without a period that a cache or a predictor could know.
 float element(uint64_t index) {
-  return float(int(index * 2654435761u >> 16 & 15) - 8) / 8;
+  return float(int(index * 2654435761u >> 16 & 15) - 8);
 }
 
 memory makeOperand(const memory::dims &dims, dnnl::stream &stream,
@@ -92,26 +91,32 @@ struct Matmul {
   int threads;
 };
 
-memory::data_type parse(const std::string &dtype) {
-  if (dtype == "bf16")
-    return memory::data_type::bf16;
-  if (dtype == "f16")
-    return memory::data_type::f16;
-  return memory::data_type::f32;
+struct Types {
+  memory::data_type factors, product;
+};
+
+Types parse(const std::string &dtype) {
+  using Type = memory::data_type;
+  if (dtype == "int8")
+    return {Type::s8, Type::bf16};
+  Type type = dtype == "bf16"  ? Type::bf16
+              : dtype == "f16" ? Type::f16
+                               : Type::f32;
+  return {type, type};
 }
 
 void *create(const char *dtype, int64_t m, int64_t n, int64_t k, int threads,
              uint64_t copyBytes, char *error, size_t errorSize) {
   try {
     setThreads(threads);
-    memory::data_type type = parse(dtype);
+    Types types = parse(dtype);
     auto matmul = std::make_unique<Matmul>();
     matmul->threads = threads;
     matmul->stream = dnnl::stream(engine());
     dnnl::matmul::primitive_desc chosen(
-        dnnl::matmul::desc({{m, k}, type, memory::format_tag::ab},
-                           {{k, n}, type, memory::format_tag::any},
-                           {{m, n}, type, memory::format_tag::ab}),
+        dnnl::matmul::desc({{m, k}, types.factors, memory::format_tag::ab},
+                           {{k, n}, types.factors, memory::format_tag::any},
+                           {{m, n}, types.product, memory::format_tag::ab}),
         engine());
     matmul->primitive = dnnl::matmul(chosen);
     matmul->a = makeOperand({m, k}, matmul->stream, chosen.src_desc());
@@ -139,14 +144,15 @@ void run(void *handle) {
 void destroy(void *handle) { delete static_cast<Matmul *>(handle); }
 
 int limitIsa(const char *name) {
-  std::string isa = name;
-  if (isa != "avx2" && isa != "avx512" && isa != "avx512_bf16")
-    return 0;
-  return dnnl::set_max_cpu_isa(isa == "avx2" ? dnnl::cpu_isa::avx2
-                               : isa == "avx512"
-                                   ? dnnl::cpu_isa::avx512_core
-                                   : dnnl::cpu_isa::avx512_core_bf16) ==
-         dnnl::status::success;
+  static const std::map<std::string, dnnl::cpu_isa> known = {
+      {"avx2", dnnl::cpu_isa::avx2},
+      {"avx_vnni", dnnl::cpu_isa::avx2_vnni},
+      {"avx512", dnnl::cpu_isa::avx512_core},
+      {"avx512_vnni", dnnl::cpu_isa::avx512_core_vnni},
+      {"avx512_bf16", dnnl::cpu_isa::avx512_core_bf16}};
+  auto isa = known.find(name);
+  return isa != known.end() &&
+         dnnl::set_max_cpu_isa(isa->second) == dnnl::status::success;
 }
 
 const char *effectiveIsa() {

@@ -102,8 +102,8 @@ const std::vector<OptionRow> &optionTable() {
        [](Options &options, const std::string &value) -> Result<void> {
          if (!prefill::rt::parseIsaVariant(value))
            return usageError("--isa is " + quote(value) +
-                             ", expected avx2, avx512, avx512_bf16 or "
-                             "amx_bf16");
+                             ", expected avx2, avx_vnni, avx512, "
+                             "avx512_vnni, avx512_bf16 or amx_bf16");
          options.isa = value;
          return {};
        }},
@@ -184,9 +184,10 @@ rows
   --threads=N           threads of the kernels and of the probe (default 1). None is pinned: the process's affinity
                         holds, so use taskset to choose processors
   --rounds=N            timed runs of each row (default 9)
-  --isa=NAME            avx2, avx512, avx512_bf16 or amx_bf16, for every row (default: what prefill-run takes on
-                        this CPU; rows like gemm-avx2/ have their own). The probe follows, and oneDNN is kept from
-                        anything better. f32 and f16 have no code of amx_bf16: there it means avx512_bf16
+  --isa=NAME            avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16 or amx_bf16, for every row (default: what
+                        prefill-run takes on this CPU; rows like gemm-avx2/ have their own). The probe follows, and
+                        oneDNN is kept from anything better. f32 and f16 have no code of amx_bf16: there it means
+                        avx512_bf16; int8 alone has code of avx_vnni and avx512_vnni, for others avx2 and avx512
   --json=FILE           write the rows as a JSON list as well
   --device=D            cpu (default), or cuda or cuda:N: the launches of every module in --modules, compiled for the GPU,
                         at 512, 2048, 8192 and 16384 tokens; `of peak` is of the tensor cores' peak at the highest clock, cuBLASLt
@@ -216,6 +217,10 @@ ratio   median over the rounds of (work a second / peak). The peak is the larger
         (bf16 with AVX-512-BF16) or vfmadd231ps (also bf16 where that is the faster of the two); for decode/ rows a streaming read of a buffer eight times the last cache. For startup/ rows: the time of
         the first start over that of the second, which finds the packed weights. Where bf16 has something faster than vdpbf16ps,
         the JSON has vdpbf16ps_ratio too: the same work over what vdpbf16ps does in the same rounds.
+        int8/ rows are of bf16 models with prefill-opt --weights=int8, and the loop is of vpdpbusd (with AVX-VNNI on 256 bits,
+        with AVX-512-VNNI on 512; without either of vfmadd231ps, which may be exceeded), attention's FLOPs, which stay bf16's,
+        included. A gemm row times the product alone; the launch before, which makes integers of its input, is in the JSON as
+        quantize_seconds, and vfmadd231ps_ratio, vdpbf16ps_ratio or tdpbf16ps_ratio is the same work over what multiplies bf16.
 spread  (75th - 25th percentile) / median of these ratios.
 oneDNN  our ratio over that of oneDNN's plain matmul (no epilogue) of the same size, run right after, median.
 Rows of one module are interleaved: a round runs each once.

@@ -65,6 +65,10 @@ const char *prefill::bench::stringify(Peak peak) {
     return "vdpbf16ps zmm";
   case Peak::tileBf16:
     return "tdpbf16ps tmm";
+  case Peak::dotInt8Ymm:
+    return "vpdpbusd ymm";
+  case Peak::dotInt8Zmm:
+    return "vpdpbusd zmm";
   case Peak::readBandwidth:
     return "streaming read";
   case Peak::firstStart:
@@ -75,19 +79,35 @@ const char *prefill::bench::stringify(Peak peak) {
 
 Peak prefill::bench::arithmeticPeak(std::string_view dtype,
                                     IsaVariant variant) {
-  if (variant == IsaVariant::avx2)
+  bool bf16 = dtype == "bf16", int8 = dtype == "int8";
+  switch (variant) {
+  case IsaVariant::avx2:
     return Peak::fmaYmm;
-  if (dtype == "bf16" && variant == IsaVariant::amx_bf16)
-    return Peak::tileBf16;
-  return dtype == "bf16" && variant == IsaVariant::avx512_bf16
-             ? Peak::dotBf16Zmm
-             : Peak::fmaZmm;
+  case IsaVariant::avx_vnni:
+    return int8 ? Peak::dotInt8Ymm : Peak::fmaYmm;
+  case IsaVariant::avx512:
+    return Peak::fmaZmm;
+  case IsaVariant::avx512_vnni:
+    return int8 ? Peak::dotInt8Zmm : Peak::fmaZmm;
+  case IsaVariant::avx512_bf16:
+    return int8 ? Peak::dotInt8Zmm : bf16 ? Peak::dotBf16Zmm : Peak::fmaZmm;
+  case IsaVariant::amx_bf16:
+    break;
+  }
+  return int8 ? Peak::dotInt8Zmm : bf16 ? Peak::tileBf16 : Peak::fmaZmm;
 }
 
-bool prefill::bench::comparesWithDot(std::string_view dtype,
-                                     IsaVariant variant) {
-  return dtype == "bf16" && variant != IsaVariant::avx512_bf16 &&
-         variant == bestVariant() && rt::hostSupports(IsaVariant::avx512_bf16);
+std::optional<Peak> prefill::bench::secondPeak(std::string_view dtype,
+                                               IsaVariant variant) {
+  if (dtype == "int8") {
+    Peak floats = arithmeticPeak("bf16", variant);
+    if (floats != arithmeticPeak(dtype, variant))
+      return floats;
+  }
+  if (dtype == "bf16" && variant != IsaVariant::avx512_bf16 &&
+      variant == bestVariant() && rt::hostSupports(IsaVariant::avx512_bf16))
+    return Peak::dotBf16Zmm;
+  return std::nullopt;
 }
 
 PeakProbe::PeakProbe(int threads) : numThreads(threads), rates(threads) {
@@ -198,15 +218,15 @@ double PeakProbe::readBandwidth(size_t bytesPerThread) {
 }
 
 PeakProbe::Timing PeakProbe::time(Peak peak, const std::function<void()> &work,
-                                  bool besideDot) {
-  double dotBefore = besideDot ? measure(Peak::dotBf16Zmm) : 0;
+                                  std::optional<Peak> second) {
+  double secondBefore = second ? measure(*second) : 0;
   double before = measure(peak);
   double cpuStart = cpuNow(), start = now();
   work();
   double seconds = now() - start, cpuSeconds = cpuNow() - cpuStart;
   Timing timing{seconds, std::max(before, measure(peak)),
                 cpuSeconds / seconds / numThreads};
-  if (besideDot)
-    timing.dotPeak = std::max(dotBefore, measure(Peak::dotBf16Zmm));
+  if (second)
+    timing.secondPeak = std::max(secondBefore, measure(*second));
   return timing;
 }

@@ -22,6 +22,8 @@ enum class Peak {
   fmaYmm,        ///< vfmadd231ps ymm
   fmaZmm,        ///< vfmadd231ps zmm
   dotBf16Zmm,    ///< vdpbf16ps zmm
+  dotInt8Ymm,    ///< vpdpbusd ymm
+  dotInt8Zmm,    ///< vpdpbusd zmm
   tileBf16,      ///< tdpbf16ps of whole tiles
   readBandwidth, ///< loads of whole vectors from huge pages
   firstStart,    ///< starts a second
@@ -29,13 +31,15 @@ enum class Peak {
 /// "vfmadd231ps ymm", ..., "streaming read".
 const char *stringify(Peak peak);
 
-/// The peak of kernels that the code of `variant` runs in `dtype`: only bf16
-/// has instructions faster than the f32 FMA, on AVX-512-BF16 and AMX.
+/// The peak of kernels that the code of `variant` runs in `dtype`: bf16 has
+/// instructions faster than the f32 FMA on AVX-512-BF16 and AMX, int8 wherever
+/// there is VNNI.
 Peak arithmeticPeak(std::string_view dtype, rt::IsaVariant variant);
 
-/// Whether rows say what they are to vdpbf16ps as well: bf16 where the host has
-/// that instruction and, left to itself, runs something faster.
-bool comparesWithDot(std::string_view dtype, rt::IsaVariant variant);
+/// What else rows are compared with. bf16 rows with vdpbf16ps where the host
+/// has it and, left to itself, runs something faster; int8 rows with what
+/// multiplies bf16 in `variant`, unless that is their own peak.
+std::optional<Peak> secondPeak(std::string_view dtype, rt::IsaVariant variant);
 
 /// Runs the loops on a fixed number of threads at once.
 class PeakProbe {
@@ -60,13 +64,12 @@ public:
     double seconds;  ///< of the work
     double peak;     ///< the larger of the probe before and the one after
     double cpuShare; ///< CPU time of the process / (seconds * threads)
-    /// That of vdpbf16ps, the larger of two as well, where it was asked for.
-    std::optional<double> dotPeak = {};
+    /// The second one, the larger of two as well, where it was asked for.
+    std::optional<double> secondPeak = {};
   };
-  /// Times `work` between two probes; `besideDot`: and two of vdpbf16ps around
-  /// them.
+  /// Times `work` between two probes; `second`: and two of that around them.
   Timing time(Peak peak, const std::function<void()> &work,
-              bool besideDot = false);
+              std::optional<Peak> second = {});
 
 private:
   /// Runs body(thread) on every thread, started together; returns the sum of

@@ -83,6 +83,10 @@ prefill::bench::ArithmeticLoop prefill::bench::arithmeticLoop(Peak peak) {
     return {loopTileBf16, 4 * 16 * 16 * 32 * 2.0};
   case Peak::dotBf16Zmm:
     return {rt::loopDotBf16Zmm, rt::flopsDotBf16Zmm};
+  case Peak::dotInt8Ymm:
+    return {rt::loopDotInt8Ymm, rt::flopsDotInt8Ymm};
+  case Peak::dotInt8Zmm:
+    return {rt::loopDotInt8Zmm, rt::flopsDotInt8Zmm};
   case Peak::fmaZmm:
     return {rt::loopFmaZmm, rt::flopsFmaZmm};
   default:

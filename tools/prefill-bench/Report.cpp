@@ -70,6 +70,13 @@ Summary ratioOf(const Series &series) {
       map(series.samples, [](const Sample &s) { return s.ratio(); }));
 }
 
+/// "vdpbf16ps": what secondPeak's loop is made of.
+std::string secondInstruction(const Series &series) {
+  std::string text = stringify(*secondPeak(
+      series.row.dtype, *prefill::rt::parseIsaVariant(series.variant)));
+  return text.substr(0, text.find(' '));
+}
+
 /// As many digits as mean something.
 double rounded(double value, int digits) {
   if (value == 0 || !std::isfinite(value))
@@ -130,12 +137,17 @@ std::string prefill::bench::toJson(const std::vector<Series> &all,
       row["first_seconds"] = rounded(1e-9 / medianPeak(series), 5);
       row["compile_seconds"] = rounded(*sample.compileSeconds, 4);
     }
-    if (sample.dotPeak) {
+    if (sample.secondPeak) {
       auto ratio = [](const Sample &s) {
-        return s.work / s.seconds / *s.dotPeak;
+        return s.work / s.seconds / *s.secondPeak;
       };
-      row["vdpbf16ps_ratio"] =
+      row[secondInstruction(series) + "_ratio"] =
           rounded(summarize(map(series.samples, ratio)).median, 5);
+    }
+    if (sample.quantizeSeconds) {
+      auto seconds = [](const Sample &s) { return *s.quantizeSeconds; };
+      row["quantize_seconds"] =
+          rounded(summarize(map(series.samples, seconds)).median, 4);
     }
     row["cpu_share"] =
         rounded(summarize(map(series.samples,

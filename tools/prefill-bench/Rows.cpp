@@ -65,10 +65,18 @@ void addGemms(Catalogue &catalogue) {
       for (int64_t m : {37, 130})
         catalogue.addGemms("gemm-small", *shape, dtype, m, "", false);
     }
+  // Of int8 a run without a filter has one M.
+  for (const ModelShape *shape : {&llama32_1b, &llama3_8b}) {
+    for (int64_t m : {512, 2048})
+      catalogue.addGemms("gemm", *shape, "int8", m, "", m > 512);
+    for (int64_t m : {37, 130})
+      catalogue.addGemms("gemm-small", *shape, "int8", m, "", true);
+  }
   // Few rows, where the weight's way from memory is what takes the time.
-  for (const ModelShape *shape : {&llama32_1b, &llama3_8b})
-    for (int64_t m : {1, 2, 4, 8, 9, 16, 24})
-      catalogue.addGemms("gemm-small", *shape, "bf16", m, "", true);
+  for (const char *dtype : {"bf16", "int8"})
+    for (const ModelShape *shape : {&llama32_1b, &llama3_8b})
+      for (int64_t m : {1, 2, 4, 8, 9, 16, 24})
+        catalogue.addGemms("gemm-small", *shape, dtype, m, "", true);
   // Multiplied by the instructions of f32: panels of weights stay f16 in memory
   // and are widened in every step of K, activations once a tile. oneDNN's CPU
   // matmul has no f16.
@@ -81,7 +89,7 @@ void addGemms(Catalogue &catalogue) {
         catalogue.addGemms(std::string("gemm-") + isa, *shape, "bf16", m, isa,
                            m > 512);
   // A model that loads in a moment; the tests of this tool run it.
-  for (const char *dtype : {"bf16", "f32"})
+  for (const char *dtype : {"bf16", "f32", "int8"})
     for (int64_t m : {37, 512})
       catalogue.addGemms("gemm-qwen2.5-0.5b", qwen25_05b, dtype, m, "", true);
 }
@@ -114,19 +122,21 @@ void addSmallAttention(Catalogue &catalogue) {
 }
 
 void addModels(Catalogue &catalogue) {
-  std::string name = "llama-3.2-1b/bf16/s";
-  for (const char *layout : {fastLayout, defaultLayout}) {
-    bool fast = std::string(layout) == fastLayout;
-    std::string suffix = fast ? "" : std::string("/") + layout;
-    for (int64_t tokens : {128, 512, 1024, 2048, 4096, 8192, 16384})
-      catalogue.add(RowKind::model,
-                    "model/" + name + std::to_string(tokens) + suffix,
-                    llama32_1b, "bf16", tokens, tokens > 512 || !fast, layout);
-    for (int64_t tokens : {512, 2048, 4096, 8192})
-      catalogue.add(RowKind::decode,
-                    "decode/" + name + std::to_string(tokens) + suffix,
-                    llama32_1b, "bf16", tokens, tokens > 512 || !fast, layout);
-  }
+  for (const std::string dtype : {"bf16", "int8"})
+    for (const char *layout : {fastLayout, defaultLayout}) {
+      std::string name = "llama-3.2-1b/" + dtype + "/s";
+      bool fast = std::string(layout) == fastLayout;
+      std::string suffix = fast ? "" : std::string("/") + layout;
+      for (int64_t tokens : {128, 512, 1024, 2048, 4096, 8192, 16384})
+        catalogue.add(
+            RowKind::model, "model/" + name + std::to_string(tokens) + suffix,
+            llama32_1b, dtype, tokens,
+            tokens > 512 || !fast || (dtype == "int8" && tokens < 512), layout);
+      for (int64_t tokens : {512, 2048, 4096, 8192})
+        catalogue.add(RowKind::decode,
+                      "decode/" + name + std::to_string(tokens) + suffix,
+                      llama32_1b, dtype, tokens, tokens > 512 || !fast, layout);
+    }
   for (int64_t tokens : {128, 512, 2048}) {
     std::string length = "/s" + std::to_string(tokens);
     catalogue.add(RowKind::model, "model/llama-3.2-1b/f32" + length, llama32_1b,
@@ -135,20 +145,24 @@ void addModels(Catalogue &catalogue) {
     catalogue.add(RowKind::model,
                   "model/llama-3.2-1b/f16" + length + "/" + defaultLayout,
                   llama32_1b, "f16", tokens, true, defaultLayout);
-    if (tokens >= 512) // 16 GB of packed weights
-      catalogue.add(RowKind::model, "model/llama-3-8b/bf16" + length, llama3_8b,
-                    "bf16", tokens, true, fastLayout);
+    if (tokens >= 512) // 16 GB of packed weights, of int8 9 GB
+      for (const std::string dtype : {"bf16", "int8"})
+        catalogue.add(RowKind::model, "model/llama-3-8b/" + dtype + length,
+                      llama3_8b, dtype, tokens, true, fastLayout);
   }
-  catalogue.add(RowKind::model, "model/qwen2.5-0.5b/bf16/s128", qwen25_05b,
-                "bf16", 128, true, fastLayout);
-  for (int64_t tokens : {32, 128})
-    catalogue.add(RowKind::decode,
-                  "decode/qwen2.5-0.5b/bf16/s" + std::to_string(tokens),
-                  qwen25_05b, "bf16", tokens, true, fastLayout);
-  for (const ModelShape *shape : {&llama32_1b, &qwen25_05b})
-    catalogue.add(RowKind::startup,
-                  std::string("startup/") + shape->name + "/bf16", *shape,
-                  "bf16", 1, true);
+  for (const std::string dtype : {"bf16", "int8"}) {
+    catalogue.add(RowKind::model, "model/qwen2.5-0.5b/" + dtype + "/s128",
+                  qwen25_05b, dtype, 128, true, fastLayout);
+    for (int64_t tokens : {32, 128})
+      catalogue.add(RowKind::decode,
+                    "decode/qwen2.5-0.5b/" + dtype + "/s" +
+                        std::to_string(tokens),
+                    qwen25_05b, dtype, tokens, true, fastLayout);
+    for (const ModelShape *shape : {&llama32_1b, &qwen25_05b})
+      catalogue.add(RowKind::startup,
+                    std::string("startup/") + shape->name + "/" + dtype, *shape,
+                    dtype, 1, true);
+  }
 }
 
 } // namespace
@@ -182,9 +196,18 @@ std::vector<Row> prefill::bench::allRows() {
 }
 
 void prefill::bench::forceIsa(std::vector<Row> &rows, const std::string &isa) {
+  auto usable = [&](const std::string &dtype) -> std::string {
+    if (isa == "amx_bf16" && (dtype == "f32" || dtype == "f16"))
+      return "avx512_bf16";
+    if (isa == "avx_vnni" && dtype != "int8")
+      return "avx2";
+    if (isa == "avx512_vnni" && dtype != "int8")
+      return "avx512";
+    return isa;
+  };
   for (Row &row : rows)
     if (row.isa.empty())
-      row.isa = isa == "amx_bf16" && row.dtype != "bf16" ? "avx512_bf16" : isa;
+      row.isa = usable(row.dtype);
 }
 
 std::vector<Row> prefill::bench::tunedRows(const std::string &section) {

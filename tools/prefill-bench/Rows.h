@@ -22,7 +22,7 @@ struct Row {
   std::string name;
   RowKind kind;
   const ModelShape *shape;
-  std::string dtype;
+  std::string dtype;          ///< "int8": bf16 with --weights=int8
   std::string isa;            ///< forced; empty: the best of host and module
   std::string layout;         ///< of the KV cache
   int64_t tokens = 0;         ///< M of a GEMM, the length of a prompt
@@ -37,8 +37,9 @@ struct Row {
   std::string group() const;
 };
 
-/// Forces what is not forced yet. A module of f32 or f16 has no code of
-/// amx_bf16: such rows get avx512_bf16, which is all that they could use of it.
+/// Forces what is not forced yet. Rows whose module has no code of that variant
+/// get what they could use of it: f32 and f16 avx512_bf16 for amx_bf16, all but
+/// int8 avx2 for avx_vnni and avx512 for avx512_vnni.
 void forceIsa(std::vector<Row> &rows, const std::string &isa);
 
 /// Rows that would take long are onlyWhenNamed. Names are unique.

@@ -114,8 +114,9 @@ prefill::bench::createStartupGroup(const std::vector<Row> &rows,
       first.isa.empty() ? "cpu" : "cpu:" + first.isa, probe.threads());
   if (!device)
     return device.takeError();
+  // Rows of every dtype start from the same files.
   std::string checkpoint =
-      store.place(std::string("checkpoint-") + shape.name + "-" + first.dtype);
+      store.place(std::string("checkpoint-") + shape.name + "-bf16");
   std::string variant;
   {
     auto loaded = rt::LoadedModule::loadFile(**device, *path);

@@ -55,4 +55,25 @@ prefill::rt::loopDotBf16Zmm(int64_t repetitions) {
   }
 }
 
+// Of two encodings an assembler takes AVX-512's, which a CPU with AVX-VNNI
+// alone does not have, unless {vex} says otherwise.
+__attribute__((target("avx2"))) void
+prefill::rt::loopDotInt8Ymm(int64_t repetitions) {
+  __m256i x = _mm256_setzero_si256(), y = _mm256_set1_epi8(3);
+  PREFILL_ACCUMULATORS(__m256i, a, y);
+  for (int64_t i = 0; i < repetitions; ++i)
+    PREFILL_TWELVE("%{vex%} vpdpbusd", "x", a, x, y);
+}
+
+__attribute__((target("avx512f"))) void
+prefill::rt::loopDotInt8Zmm(int64_t repetitions) {
+  __m512i x = _mm512_setzero_si512(), y = _mm512_set1_epi32(3);
+  PREFILL_ACCUMULATORS(__m512i, a, y);
+  PREFILL_ACCUMULATORS(__m512i, b, y);
+  for (int64_t i = 0; i < repetitions; ++i) {
+    PREFILL_TWELVE("vpdpbusd", "v", a, x, y);
+    PREFILL_TWELVE("vpdpbusd", "v", b, x, y);
+  }
+}
+
 #endif

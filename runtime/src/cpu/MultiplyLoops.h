@@ -12,12 +12,16 @@ namespace prefill::rt {
 void loopFmaYmm(int64_t repetitions);
 void loopFmaZmm(int64_t repetitions);
 void loopDotBf16Zmm(int64_t repetitions);
+void loopDotInt8Ymm(int64_t repetitions); ///< AVX-VNNI's
+void loopDotInt8Zmm(int64_t repetitions);
 
 /// Of one repetition. A multiply-accumulate is two operations; vdpbf16ps does
-/// two in a lane.
+/// two in a lane, vpdpbusd four.
 inline constexpr double flopsFmaYmm = 12 * 8 * 2;
 inline constexpr double flopsFmaZmm = 24 * 16 * 2;
 inline constexpr double flopsDotBf16Zmm = 24 * 16 * 4;
+inline constexpr double flopsDotInt8Ymm = 12 * 8 * 8;
+inline constexpr double flopsDotInt8Zmm = 24 * 16 * 8;
 
 } // namespace prefill::rt
 
