@@ -50,21 +50,24 @@ void EpilogueEmitter::computeQuantization(QuantizeRowsOp op) {
   int64_t columns = cast<ShapedType>(op.getInput().getType()).getDimSize(1);
   auto ints = VectorType::get({cpu.lanes}, b.getI32Type());
   Value none = b.splatI32(0, cpu.lanes);
-  // Bits of magnitudes are ordered like them, NaN above all.
+  // Bits of magnitudes are ordered like them, NaN above all. The sign is
+  // shifted out: clearing it would be LLVM's fabs, which takes vectors of bf16
+  // apart.
   Value largest = forRange(
       b.index(0), b.index(columns), columns, {none},
       [&](const Position &at, ValueRange carried) {
         Value bits =
             vector::BitCastOp::create(b, ints, evaluate(op.getInput(), at));
-        bits =
-            arith::AndIOp::create(b, bits, b.splatI32(0x7fffffff, cpu.lanes));
+        bits = arith::ShLIOp::create(b, bits, b.splatI32(1, cpu.lanes));
         if (at.mask)
           bits = arith::SelectOp::create(b, at.mask, bits, none);
-        return SmallVector<Value>{arith::MaxSIOp::create(b, bits, carried[0])};
+        return SmallVector<Value>{arith::MaxUIOp::create(b, bits, carried[0])};
       })[0];
+  Value bits =
+      vector::ReductionOp::create(b, vector::CombiningKind::MAXUI, largest);
+  Value one = arith::ConstantOp::create(b, b.getI32IntegerAttr(1));
   Value magnitude = arith::BitcastOp::create(
-      b, b.getF32Type(),
-      vector::ReductionOp::create(b, vector::CombiningKind::MAXSI, largest));
+      b, b.getF32Type(), arith::ShRUIOp::create(b, bits, one));
   Value isZero = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, magnitude,
                                        b.f32(kQuantizedMinimum));
   auto orZero = [&](Value value) -> Value {
