@@ -316,6 +316,18 @@ func.func @f(%x: tensor<?x8xf32>, %i: index, %o: memref<?x16xf32>) {
 
 // -----
 
+// TILE-C4
+func.func @f(%x: tensor<?x8xf32>, %i: index, %o: memref<?x8xf32>, %p: memref<?x1xf32>) {
+  // expected-error @below {{'prefill.rowwise' op buffer 0 is 'memref<?x8xf32>' but the region yields 'tensor<?x8xi8>': expected both of i8 or neither}}
+  prefill.rowwise tile(%i) outs(%o, %p : memref<?x8xf32>, memref<?x1xf32>) body {
+    %q, %s = prefill.quantize_rows %x : tensor<?x8xf32> -> tensor<?x8xi8>, tensor<?x1xf32>
+    prefill.yield %q, %s : tensor<?x8xi8>, tensor<?x1xf32>
+  }
+  return
+}
+
+// -----
+
 // ROWWISE-C1
 func.func @f() {
   // expected-error @below {{'prefill.rowwise' op region has 1 arguments, expected none: its nodes load what they need}}

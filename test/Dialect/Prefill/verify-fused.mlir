@@ -34,3 +34,14 @@ func.func @prefill(%x: tensor<?x8xf32>) -> tensor<?x4xf32> {
   %y:2 = prefill.split %x : tensor<?x8xf32> -> tensor<?x4xf32>, tensor<?x4xf32>
   return %y#0 : tensor<?x4xf32>
 }
+
+// -----
+
+// CHECK: error: prefill.linear multiplies 'f32' after prefill-quantize-weights without a reason in prefill.not_folded
+module attributes {prefill.graph_passes = ["prefill-quantize-weights"]} {
+func.func @prefill(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>) -> tensor<?x8xf32> {
+  %y = prefill.linear %x, %w {prefill.not_folded = "for the test"} : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
+  %z = prefill.linear %y, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
+  return %z : tensor<?x8xf32>
+}
+}

@@ -45,6 +45,11 @@ static LogicalResult verifyBuffers(Operation *op, YieldOp yield,
       return op->emitOpError("buffer ")
              << index << " is " << out.getType() << " but the region yields "
              << value.getType() << ": their channels must agree";
+    if (buffer.getElementType().isInteger(8) !=
+        elementTypeOf(value).isInteger(8))
+      return op->emitOpError("buffer ")
+             << index << " is " << out.getType() << " but the region yields "
+             << value.getType() << ": expected both of i8 or neither";
   }
   return success();
 }

@@ -4,6 +4,7 @@
 // of weights are one for each output channel; those of activations, one for
 // each row, are made as rows come (dynamic quantization per token).
 //===----------------------------------------------------------------------===//
+#include "mlir/IR/TypeUtilities.h"
 #include "prefill/Dialect/Prefill/Transforms/EpilogueFolding.h"
 #include "prefill/Dialect/Prefill/Transforms/Passes.h"
 #include "prefill/Dialect/Prefill/Transforms/WeightSteps.h"
@@ -21,10 +22,6 @@ static Value weightOf(Operation *projection) {
   if (auto linear = dyn_cast<LinearOp>(projection))
     return linear.getWeight();
   return cast<GemmOp>(projection).getWeight();
-}
-
-static Type elementType(Value value) {
-  return cast<RankedTensorType>(value.getType()).getElementType();
 }
 
 /// Why a linear or gemm keeps its weight; nullopt if it becomes one of
@@ -91,7 +88,7 @@ Readers QuantizeWeightsPass::collect(func::FuncOp function) {
     // Of integers already.
     auto known = dyn_cast<GemmOp>(op);
     if (!isa<LinearOp, GemmOp>(op) ||
-        (known && elementType(known.getInput()).isInteger(8)))
+        (known && getElementTypeOrSelf(known.getInput()).isInteger(8)))
       continue;
     if (std::optional<std::string> reason =
             whyNotQuantizable(&op, embeddings)) {

@@ -1,4 +1,5 @@
 //===- VerifyFused.cpp - contract of level fused --------------------------===//
+#include "mlir/IR/TypeUtilities.h"
 #include "prefill/Dialect/Prefill/Transforms/EpilogueFolding.h"
 #include "prefill/Dialect/Prefill/Transforms/Passes.h"
 
@@ -58,7 +59,22 @@ class VerifyFusedPass
     markAllAnalysesPreserved();
   }
 
+  /// Once weights are quantized, those that are not say why.
+  LogicalResult verifyProjection(Operation &op) {
+    constexpr StringLiteral pass = "prefill-quantize-weights";
+    if (hasRunGraphPass(getOperation(), pass) &&
+        !getElementTypeOrSelf(op.getOperand(0)).isInteger(8) &&
+        !op.hasAttr(kNotFoldedAttr))
+      return emitError(op.getLoc())
+             << op.getName() << " multiplies "
+             << getElementTypeOrSelf(op.getOperand(0)) << " after " << pass
+             << " without a reason in prefill.not_folded";
+    return success();
+  }
+
   LogicalResult verifyOp(Operation &op) {
+    if (isa<GemmOp, LinearOp>(op) && failed(verifyProjection(op)))
+      return failure();
     if (isa<GemmOp, RowwiseOp>(op))
       return verifyEpilogue(op);
     if (isFoldable(op)) {
