@@ -279,8 +279,8 @@ TEST_F(PrefillRun, RefusesWithOneLine) {
       {ok + "--decode=-1", "--decode is '-1'"},
       {ok + "--threads 0", "--threads is '0', expected an integer from 1"},
       {ok + "--chunk 0", "--chunk is '0'"},
-      {ok + "--isa sse", "--isa is 'sse', expected avx2, avx512, avx512_bf16 "
-                         "or amx_bf16"},
+      {ok + "--isa sse", "--isa is 'sse', expected avx2, avx_vnni, avx512, "
+                         "avx512_vnni, avx512_bf16 or amx_bf16"},
       {ok + "--isa=", "--isa is ''"},
       {ok + "--isa avx2 --device cpu:avx2", "both --isa and --device"},
       {ok + "--all-logits=yes", "option --all-logits takes no value"},
