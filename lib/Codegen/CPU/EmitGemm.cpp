@@ -76,7 +76,7 @@ int64_t stagedBlockK(int64_t blockK, Type elementType, Type staged) {
 /// What the rows of many are always copied as; null: they may stay as they are.
 Type stagedType(const CpuIsa &isa, Type elementType) {
   MLIRContext *context = elementType.getContext();
-  if (elementType.isInteger(8))
+  if (isa.macKind(elementType) == MacKind::Int8Split)
     return stagedInt8Type(context, isa);
   return isa.convertsLeftOperand(elementType) ? Float32Type::get(context)
                                               : Type();
@@ -119,6 +119,8 @@ FailureOr<GemmShape> shapeOf(GemmOp gemm, const CpuIsa &isa) {
     if (Type staged = stagedType(isa, shape.elementType))
       shape.blockK = std::min(
           shape.k, stagedBlockK(blockK.getInt(), shape.elementType, staged));
+  if (gemm->hasAttr(kBlockKAttr) && shape.isInt8())
+    shape.blockK = std::min(shape.blockK, kInt8BlockK);
   shape.widensWeight = isa.widensWeight(shape.elementType);
   shape.widenBlockK = std::min(shape.steps() * shape.kPackSize(), kWidenBlockK);
   shape.usesAmx = gemmUsesAmx(isa, shape.elementType, shape.k);
@@ -160,7 +162,7 @@ public:
     evenChunk();
     Type sumType = accumulatorType(b, isa, shape.elementType).getElementType();
     accumulators = abi.allocateScratch(sumType, maxRows() * shape.pitch());
-    if (shape.isInt8() && biasesInt8Rows(isa))
+    if (shape.isInt8() && int8RowBias(isa))
       bias = abi.allocateScratch(sumType, shape.pitch());
     EpilogueEmitter epilogue(b, isa, abi, gemm.getEpilogue().front(),
                              gemm.getOuts());

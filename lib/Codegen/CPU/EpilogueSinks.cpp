@@ -1,5 +1,6 @@
 //===- EpilogueSinks.cpp - what an epilogue writes, and its loops ---------===//
 #include "Epilogue.h"
+#include "Int8Rows.h"
 #include "VNNIPage.h"
 #include "VectorMemory.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -109,7 +110,7 @@ void EpilogueEmitter::store(const Sink &sink, const Position &at) {
     Value scaled = arith::MulFOp::create(
         b, evaluate(quantize.getInput(), at),
         broadcast(quantizations.lookup(quantize).inverse));
-    storeInt8Columns(b, cpu, emitNearestInteger(b, scaled),
+    storeInt8Columns(b, cpu, emitNearestInteger(b, scaled, int8RowBias(cpu)),
                      abi.view(sink.target), {row, at.column}, at.mask);
     return;
   }

@@ -7,8 +7,8 @@
 using namespace mlir;
 using namespace mlir::prefill;
 
-/// What is added to a row's integers.
-static constexpr int64_t kBias = 128;
+/// Of rows for vpdpbusd, as the eight bits of a constant, which is signed.
+static constexpr int64_t kBias = 128, kBiasBits = -128;
 
 static int64_t lanesOf(Value vector) {
   return cast<VectorType>(vector.getType()).getNumElements();
@@ -18,22 +18,15 @@ Type prefill::stagedInt8Type(MLIRContext *context, const CpuIsa &isa) {
   return IntegerType::get(context, isa.hasInt8Dot ? 8 : 16);
 }
 
-bool prefill::biasesInt8Rows(const CpuIsa &isa) { return isa.hasInt8Dot; }
+int64_t prefill::int8RowBias(const CpuIsa &isa) {
+  return isa.hasInt8Dot ? kBias : 0;
+}
 
 /// `value` in every element of a vector of integers.
 static Value splat(KernelBuilder &b, VectorType type, int64_t value) {
   return arith::ConstantOp::create(
       b, DenseElementsAttr::get(
              type, b.getIntegerAttr(type.getElementType(), value)));
-}
-
-/// An i8 or a vector of them with 128 added, as unsigned.
-static Value addBias(KernelBuilder &b, Value ints) {
-  // -128 and 128 are the same eight bits; a constant of i8 is signed.
-  Value bias = isa<VectorType>(ints.getType())
-                   ? splat(b, cast<VectorType>(ints.getType()), -kBias)
-                   : arith::ConstantOp::create(b, b.getI8IntegerAttr(-kBias));
-  return arith::XOrIOp::create(b, ints, bias);
 }
 
 void prefill::stageInt8Row(KernelBuilder &b, const CpuIsa &isa, Value source,
@@ -45,9 +38,7 @@ void prefill::stageInt8Row(KernelBuilder &b, const CpuIsa &isa, Value source,
   b.forLoop(b.index(0), whole, width, [&](Value k) {
     Value ints =
         vector::LoadOp::create(b, type, source, ValueRange{b.add(from, k)});
-    if (isa.hasInt8Dot) {
-      ints = addBias(b, ints);
-    } else {
+    if (!isa.hasInt8Dot) {
       ints = arith::ExtSIOp::create(b, type.clone(b.getI16Type()), ints);
       SmallVector<int64_t> order;
       for (int64_t group = 0; group < width; group += 4)
@@ -59,8 +50,7 @@ void prefill::stageInt8Row(KernelBuilder &b, const CpuIsa &isa, Value source,
   b.forLoop(whole, length, 1, [&](Value k) {
     Value value = memref::LoadOp::create(b, source, ValueRange{b.add(from, k)});
     if (isa.hasInt8Dot) {
-      memref::StoreOp::create(b, addBias(b, value), target,
-                              ValueRange{b.add(to, k)});
+      memref::StoreOp::create(b, value, target, ValueRange{b.add(to, k)});
       return;
     }
     // k of a group of four: 0, 1, 2, 3 go to places 0, 2, 1, 3.
@@ -76,7 +66,7 @@ void prefill::stageInt8Row(KernelBuilder &b, const CpuIsa &isa, Value source,
 void prefill::stageInt8Zeros(KernelBuilder &b, Value target, Value to,
                              int64_t length) {
   auto type = VectorType::get({kPanelN}, b.getI8Type());
-  Value zeros = splat(b, type, -kBias);
+  Value zeros = splat(b, type, kBiasBits);
   b.forLoop(b.index(0), b.index(llvm::alignTo(length, kPanelN)), kPanelN,
             [&](Value k) {
               vector::StoreOp::create(b, zeros, target,
@@ -90,7 +80,7 @@ void prefill::emitInt8Bias(KernelBuilder &b, const CpuIsa &isa, Value weight,
   auto type = VectorType::get({isa.lanes}, b.getI32Type());
   auto bytes = VectorType::get({4 * isa.lanes}, b.getI8Type());
   int64_t vectors = kPanelN / isa.lanes;
-  Value row = vector::BitCastOp::create(b, type, splat(b, bytes, -kBias));
+  Value row = vector::BitCastOp::create(b, type, splat(b, bytes, kBiasBits));
   Value none = splat(b, type, 0);
   SmallVector<Value> sums = b.forLoop(
       b.index(0), steps, chains, SmallVector<Value>(chains * vectors, none),

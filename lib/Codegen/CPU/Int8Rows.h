@@ -1,9 +1,9 @@
 //===- Int8Rows.h - rows of 8-bit integers for a microkernel ----*- C++ -*-===//
 //
-// A gemm of 8-bit integers multiplies copies of its rows. vpdpbusd takes one
-// side unsigned: rows are copied with 128 added, which makes the sums of a
-// column too large by 128 times the sum of its weights, its bias. vpmaddwd
-// takes 16 bits, the even k of each four before the odd ones, as the columns
+// vpdpbusd takes one side unsigned: in variants that have it quantize_rows
+// stores rows with 128 added, which makes the sums of a column too large by 128
+// times the sum of its weights, its bias. vpmaddwd takes 16 bits: rows are
+// copied as such, the even k of each four before the odd ones, as the columns
 // are widened (MacKind::Int8Split).
 //
 //===----------------------------------------------------------------------===//
@@ -15,11 +15,12 @@
 
 namespace mlir::prefill {
 
-/// i8 for vpdpbusd, i16 for vpmaddwd.
-Type stagedInt8Type(MLIRContext *context, const CpuIsa &isa);
+/// What quantize_rows adds to each integer: 128 for vpdpbusd, else 0.
+int64_t int8RowBias(const CpuIsa &isa);
 
-/// Whether sums are to be reduced by the columns' bias.
-bool biasesInt8Rows(const CpuIsa &isa);
+/// Of a copy of a row: i8 for vpdpbusd, which may read rows in place as well,
+/// i16 for vpmaddwd, which may not.
+Type stagedInt8Type(MLIRContext *context, const CpuIsa &isa);
 
 /// Copies `length` integers from element `from` of the flat i8 `source` to
 /// element `to` of `target`. What follows up to the next multiple of four k

@@ -135,10 +135,10 @@ Value prefill::emitReciprocalSqrt(KernelBuilder &b, Value x) {
 
 // Beside 1.5 * 2^23 the unit in the last place is 1. A conversion to integers
 // would be undefined for NaN in LLVM.
-Value prefill::emitNearestInteger(KernelBuilder &b, Value x) {
+Value prefill::emitNearestInteger(KernelBuilder &b, Value x, int64_t offset) {
   int64_t lanes = lanesOf(x);
-  Value shifted =
-      arith::AddFOp::create(b, x, b.splatF32(double(3 << 22), lanes));
+  Value shifted = arith::AddFOp::create(
+      b, x, b.splatF32(double((3 << 22) + offset), lanes));
   return vector::BitCastOp::create(b, VectorType::get({lanes}, b.getI32Type()),
                                    shifted);
 }

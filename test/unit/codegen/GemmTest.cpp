@@ -42,6 +42,7 @@ protected:
   /// Runs `kernel` on rows of x.
   Matrix run(const CompiledKernel &kernel, const GemmCase &c, Matrix x,
              Matrix w, Element output = Element::F32) {
+    x = asHeldBy(isa(), std::move(x));
     Matrix packed = pack(w, c.group());
     Matrix out(x.rows, c.n, output);
     out.fill(kNaN);
@@ -262,11 +263,11 @@ TEST_P(DequantizeTest, ScalesOfRowsAndColumns) {
     Matrix weight = Matrix(n, k, Element::I8).randomize(2);
     Matrix rowScales = Matrix(rows, 1, false).randomize(3);
     Matrix columnScales = Matrix(1, n, false).randomize(4);
-    Matrix packed = pack(weight, n);
+    Matrix packed = pack(weight, n), held = asHeldBy(isa(), input);
     Matrix result = Matrix(rows, n, true).fill(kNaN);
     Batch batch = Batch::ofRows(rows);
     kernel.run(Arguments()
-                   .pointer(input.upload())
+                   .pointer(held.upload())
                    .pointer(packed.upload())
                    .batch(batch)
                    .pointer(rowScales.upload())
@@ -303,7 +304,7 @@ TEST_P(DequantizeTest, LargestSums) {
   CompiledKernel kernel(gemmText(c, Element::I8, "f32"), isa());
   ASSERT_TRUE(kernel.ok());
   for (int64_t rows : {1, 12}) {
-    Matrix x = Matrix(rows, c.k, Element::I8).fill(-127);
+    Matrix x = asHeldBy(isa(), Matrix(rows, c.k, Element::I8).fill(-127));
     Matrix w = Matrix(c.n, c.k, Element::I8).fill(127);
     for (int64_t k = 0; k < c.k; ++k)
       w.at(1, k) = -127;

@@ -134,6 +134,16 @@ inline Product multiply(const Matrix &x, const Matrix &w) {
   return product;
 }
 
+/// Rows of 8-bit integers as kernels of the variant hold them, and back: with
+/// 128 added as unsigned where they multiply with vpdpbusd.
+inline Matrix asHeldBy(llvm::StringRef isa, Matrix rows) {
+  if (rows.element == Element::I8 &&
+      mlir::prefill::lookupCpuIsa(isa)->hasInt8Dot)
+    for (double &value : rows.values)
+      value += value < 0 ? 128 : -128;
+  return rows;
+}
+
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // Text of types and attributes.

@@ -39,10 +39,10 @@ Value emitGeluTanh(KernelBuilder &b, Value x);
 /// 1/sqrt(x) by square root and division; x is a scalar f32.
 Value emitReciprocalSqrt(KernelBuilder &b, Value x);
 
-/// An f32 rounded to the nearest integer, ties to even, in the lower bits of
-/// each lane of vector<lanes x i32>; defined for magnitudes below 2^22.
-/// Anything else, NaN included, gives some bits.
-Value emitNearestInteger(KernelBuilder &b, Value x);
+/// An f32 rounded to the nearest integer, ties to even, plus `offset`, of which
+/// each lane of vector<lanes x i32> has the lower 22 bits; defined for
+/// magnitudes below 2^21. Anything else, NaN included, gives some bits.
+Value emitNearestInteger(KernelBuilder &b, Value x, int64_t offset = 0);
 
 /// Whether the ISA has no conversion to `elementType`.
 inline bool roundsByBits(const CpuIsa &isa, Type elementType) {
