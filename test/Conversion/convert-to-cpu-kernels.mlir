@@ -2,7 +2,7 @@
 // RUN: prefill-opt %s --prefill-tile --prefill-convert-to-cpu-kernels=isa=avx512 | FileCheck %s --check-prefixes=CHECK,AVX512
 // RUN: prefill-opt %s --prefill-tile --prefill-convert-to-cpu-kernels=isa=avx512_bf16 | FileCheck %s --check-prefixes=CHECK,BF16
 // RUN: not prefill-opt %s --prefill-tile --prefill-convert-to-cpu-kernels=isa=sse2 2>&1 | FileCheck %s --check-prefix=ERR
-// ERR: error: unknown isa 'sse2'; valid are avx2, avx512, avx512_bf16, amx_bf16
+// ERR: error: unknown isa 'sse2'; valid are avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, amx_bf16
 
 // Bare pointers and sizes in the order of KernelABI.h, then the workgroup range and the thread's scratch.
 // CHECK-LABEL: func private @o_proj(
