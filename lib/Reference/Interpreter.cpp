@@ -249,7 +249,7 @@ Error Run::runOp(Operation *op) {
                                op.getChannels()));
       })
       .Case([&](QuantizeRowsOp op) -> Error {
-        QuantizedRows rows = quantizeRows(tensor(op.getInput()));
+        QuantizedRows rows = quantizeRows(tensor(op.getInput()), rounding);
         if (Error error = set(op.getQuantized(), std::move(rows.integers)))
           return error;
         return set(op.getScale(), std::move(rows.scales));

@@ -177,7 +177,11 @@ Tensor mlir::prefill::reference::rowRMSScale(const Tensor &input,
   return result;
 }
 
-QuantizedRows mlir::prefill::reference::quantizeRows(const Tensor &input) {
+QuantizedRows mlir::prefill::reference::quantizeRows(const Tensor &input,
+                                                     Rounding rounding) {
+  auto step = [&](double value) {
+    return rounding == Rounding::Model ? static_cast<float>(value) : value;
+  };
   QuantizedRows result{Tensor(input.shape), Tensor({input.rows(), 1})};
   for (int64_t row = 0; row < input.rows(); ++row) {
     const double *x = input.row(row);
@@ -186,8 +190,9 @@ QuantizedRows mlir::prefill::reference::quantizeRows(const Tensor &input) {
       largest = std::max(largest, std::abs(x[k]));
     if (largest < 0x1p-100)
       continue;
+    double factor = step(127 / largest);
     for (int64_t k = 0; k < input.channels(); ++k)
-      result.integers.row(row)[k] = std::nearbyint(x[k] * (127 / largest));
+      result.integers.row(row)[k] = std::nearbyint(step(x[k] * factor));
     result.scales.row(row)[0] = largest / 127;
   }
   return result;

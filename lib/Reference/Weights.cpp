@@ -193,13 +193,13 @@ Expected<Tensor> WeightProgram::evaluate(WeightOp weight, unsigned depth) {
             Expected<Tensor> matrix = input(step.getInput());
             if (!matrix)
               return matrix.takeError();
-            return quantizeRows(*matrix).integers;
+            return quantizeRows(*matrix, rounding).integers;
           })
           .Case([&](QuantizeScaleAttr step) -> Expected<Tensor> {
             Expected<Tensor> matrix = input(step.getInput());
             if (!matrix)
               return matrix.takeError();
-            return Tensor(shape, quantizeRows(*matrix).scales.values);
+            return Tensor(shape, quantizeRows(*matrix, rounding).scales.values);
           })
           .Default([&](Attribute step) -> Expected<Tensor> {
             return createStringError(

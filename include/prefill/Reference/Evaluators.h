@@ -90,11 +90,13 @@ Tensor biasAdd(const Tensor &input, const Tensor &bias);
 Tensor rowSumsq(const Tensor &input, int64_t partials);
 
 /// Each row of x [M, K] as integers from -127 to 127 and its scale [M, 1]; a
-/// row whose largest magnitude is below 2^-100 is all 0 with scale 0.
+/// row whose largest magnitude is below 2^-100 is all 0 with scale 0. With
+/// Rounding::Model the factor of a row and its products are f32, which decides
+/// to which side halves go.
 struct QuantizedRows {
   Tensor integers, scales;
 };
-QuantizedRows quantizeRows(const Tensor &input);
+QuantizedRows quantizeRows(const Tensor &input, Rounding rounding);
 
 /// x [M, N] * (rowScale [M, 1] * columnScale [N]).
 Tensor dequantize(const Tensor &input, const Tensor &rowScale,

@@ -114,7 +114,8 @@ TEST(RowEvaluatorsTest, QuantizeRowsByHand) {
   QuantizedRows q = quantizeRows(
       Tensor({4, 4}, {254, -254, 3, 5,       // steps of 2: ties at 1.5 and 2.5
                       -1, 0.5, 0, 1.0 / 127, // 63.5, and one step
-                      0, 0, 0, 0, 0x1p-100, 0, 0, -0x1p-101}));
+                      0, 0, 0, 0, 0x1p-100, 0, 0, -0x1p-101}),
+      Rounding::None);
   expectValues(q.integers,
                {127, -127, 2, 2, //
                 -127, 64, 0, 1,  //
@@ -126,14 +127,24 @@ TEST(RowEvaluatorsTest, QuantizeRowsByHand) {
 
 // A row without numbers that could be told from zero is zero.
 TEST(RowEvaluatorsTest, QuantizeRowsOfTinyNumbersGivesZero) {
-  QuantizedRows q = quantizeRows(Tensor({1, 2}, {0x1.fp-101, -0x1p-120}));
+  QuantizedRows q =
+      quantizeRows(Tensor({1, 2}, {0x1.fp-101, -0x1p-120}), Rounding::Model);
   expectValues(q.integers, {0, 0}, 0);
   expectValues(q.scales, {0}, 0);
 }
 
+// Half of the largest number is 63.5 steps; the factor's rounding decides.
+TEST(RowEvaluatorsTest, QuantizeRowsRoundsHalvesAsTheFactorDoes) {
+  Tensor x({2, 2}, {152, 76, 158, 79});
+  expectValues(quantizeRows(x, Rounding::None).integers, {127, 64, 127, 63}, 0);
+  expectValues(quantizeRows(x, Rounding::Model).integers, {127, 63, 127, 64},
+               0);
+}
+
 // Padding holds anything; it changes no other row.
 TEST(RowEvaluatorsTest, QuantizeRowsKeepsNaNInItsRow) {
-  QuantizedRows q = quantizeRows(Tensor({2, 2}, {NAN, 1, -127, 1}));
+  QuantizedRows q =
+      quantizeRows(Tensor({2, 2}, {NAN, 1, -127, 1}), Rounding::None);
   EXPECT_TRUE(std::isnan(q.integers.row(0)[0]));
   EXPECT_EQ(q.integers.row(1)[0], -127);
   EXPECT_EQ(q.integers.row(1)[1], 1);
