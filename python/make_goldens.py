@@ -228,6 +228,7 @@ def make_model(name: str, out: pathlib.Path) -> None:
         assert error > 1e-3, f"{name}: '{what}' changes the logits by {error:.1e} only"
 
     bf16_error = [rel_error(bf16[i], f32[i]) for i in range(len(LENGTHS))]
+    int8 = numpy_decoder.forward(config, weights, tokens[:max(LENGTHS)], int8=np.float32)  # causal: every length's rows
     write_json(out / "golden.json", {
         "name": name,
         "config_style": MODELS[name][1],
@@ -236,6 +237,7 @@ def make_model(name: str, out: pathlib.Path) -> None:
         "logits_std": three_digits(f32.std(axis=1)),
         "bf16_rel_error": three_digits(bf16_error),
         **({"f16_rel_error": three_digits([rel_error(a, b) for a, b in zip(f16, f32)])} if f16 else {}),
+        "int8_rel_error": three_digits([rel_error(int8[n - 1], row) for n, row in zip(LENGTHS, f32)]),
         "f32_rel_error": {k: three_digits(v) for k, v in record.items()},
         "effect_of_mistakes_at_129": {k: float(f"{v:.3g}") for k, v in effect.items()},
     })

@@ -68,12 +68,34 @@ def inverse_frequencies(config: dict, head_dim: int, dtype) -> np.ndarray:
     return np.where(medium, smoothed, result)
 
 
-def forward(config: dict, weights: dict, tokens, *, angles=np.float32, window_delta=0,
-            position_delta=None, rope=True, gqa_repeat=True) -> np.ndarray:
+def quantize_rows(x: np.ndarray, dtype) -> tuple:
+    """Integers of [-127, 127] and scales [rows, 1] of x [rows, channels]: quantize_rows of docs/spec.md.
+
+    `dtype` is that of the arithmetic. It decides only ties, such as half of the
+    row's largest value, and what an error as small as the dtype's makes one.
+    """
+    x = x.astype(dtype)
+    largest = np.abs(x).max(-1, keepdims=True)
+    none = largest < 2.0 ** -100
+    largest = np.where(none, dtype(1), largest)
+    integers = np.rint(x * (dtype(127) / largest)).astype(np.float64)
+    return np.where(none, 0, integers), np.where(none, 0, (largest / dtype(127)).astype(np.float64))
+
+
+def forward(config: dict, weights: dict, tokens, *, angles=np.float32, int8=None, cache=None, stored=None,
+            window_delta=0, position_delta=None, rope=True, gqa_repeat=True) -> np.ndarray:
     """Logits of every row, [len(tokens), vocab_size] float64.
 
     `angles` is the dtype in which RoPE's frequencies and angles are computed:
     float32 is what transformers does whatever the model's dtype, float64 is exact.
+
+    `int8` makes the layers' linears products of 8-bit integers, as
+    --weights=int8 does; it is the dtype in which numbers are quantized: float32
+    as in kernels, float64 as in the reference interpreter.
+
+    `cache` [layers, 2, rows, kv_heads, head_dim] has keys and values that
+    attention reads in place of its own, so that a row depends on no other row of
+    this program. Its own are appended to the list `stored`, layer by layer.
 
     The rest are deliberate mistakes: a window wider by `window_delta` keys,
     `position_delta` added to the positions of the queries but not the keys,
@@ -87,7 +109,13 @@ def forward(config: dict, weights: dict, tokens, *, angles=np.float32, window_de
     assert config["hidden_act"] == "silu"
 
     def linear(x, name):
-        y = x @ weights[name + ".weight"].T
+        weight = weights[name + ".weight"]
+        if int8:
+            x, row_scale = quantize_rows(x, int8)
+            weight, column_scale = quantize_rows(weight, int8)
+            y = x @ weight.T * (row_scale * column_scale.T)  # the product is exact: integers below 2^53
+        else:
+            y = x @ weight.T
         return y + weights[name + ".bias"] if name + ".bias" in weights else y
 
     def norm(x, name):
@@ -121,6 +149,10 @@ def forward(config: dict, weights: dict, tokens, *, angles=np.float32, window_de
         if base + "self_attn.q_norm.weight" in weights:
             q, k = norm(q, base + "self_attn.q_norm"), norm(k, base + "self_attn.k_norm")
         q, k = rotate(q, at + (position_delta or 0)), rotate(k, at)
+        if stored is not None:
+            stored.append(np.stack([k, v]))
+        if cache is not None:
+            k, v = cache[layer].astype(np.float64)
         scores = np.einsum("ihd,jhd->hij", q, k[:, kv_of]) / math.sqrt(head_dim)
         scores = np.where(visible, scores, -np.inf)
         p = np.exp(scores - scores.max(-1, keepdims=True))
