@@ -12,10 +12,11 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
+import numpy_decoder  # noqa: E402
 from check_logits import rel_error  # noqa: E402
 
 GOLDEN = ROOT / "test" / "golden"
-TRANSLATE = pathlib.Path(os.environ.get("PREFILL_BIN", ROOT / "build" / "release" / "bin")) / "prefill-translate"
+BIN = pathlib.Path(os.environ.get("PREFILL_BIN", ROOT / "build" / "release" / "bin"))
 MODELS = sorted(path.parent.name for path in GOLDEN.glob("*/config.json"))
 
 
@@ -24,9 +25,12 @@ class ReferenceGolden(unittest.TestCase):
         self.scratch = tempfile.TemporaryDirectory()
         self.addCleanup(self.scratch.cleanup)
 
-    def translate(self, *arguments):
-        done = subprocess.run([str(TRANSLATE), *map(str, arguments)], capture_output=True, text=True)
+    def run_tool(self, tool, *arguments):
+        done = subprocess.run([str(BIN / tool), *map(str, arguments)], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def translate(self, *arguments):
+        self.run_tool("prefill-translate", *arguments)
 
     def import_model(self, name):
         path = pathlib.Path(self.scratch.name) / f"{name}.mlir"
@@ -51,6 +55,21 @@ class ReferenceGolden(unittest.TestCase):
             with self.subTest(length=length):
                 self.assertLess(rel_error(rows[length - 1], expected[index]), 1e-5)
 
+
+    def check_int8(self, name):
+        """A fused module with int8 weights against numpy, which computes in f64 too and quantizes as docs/spec.md says."""
+        golden = json.loads((GOLDEN / name / "golden.json").read_text())
+        fused = pathlib.Path(self.scratch.name) / f"{name}-fused.mlir"
+        self.run_tool("prefill-opt", self.import_model(name), "--compile-to=fused", "--weights=int8", "-o", fused)
+        count = max(golden["lengths"])
+        rows = self.logits(name, fused, count, "--all-logits")
+        config = json.loads((GOLDEN / name / "config.json").read_text())
+        weights = numpy_decoder.load_safetensors(GOLDEN / name)
+        tokens = json.loads((GOLDEN / name / "tokens.json").read_text())[:count]
+        expected = numpy_decoder.forward(config, weights, tokens, int8=np.float64)
+        # Logits are written as f32: one rounding of 2^-24 of the value. An integer rounded otherwise makes 1e-3.
+        for row in range(count):
+            self.assertLess(rel_error(rows[row], expected[row]), 1e-7, f"row {row}")
 
     def test_models_are_there(self):
         self.assertGreaterEqual(len(MODELS), 11)
@@ -96,7 +115,9 @@ class ReferenceGolden(unittest.TestCase):
 
 
 def add_model(name):
-    setattr(ReferenceGolden, "test_" + name.replace("-", "_"), lambda self: self.check_model(name))
+    method = "test_" + name.replace("-", "_")
+    setattr(ReferenceGolden, method, lambda self: self.check_model(name))
+    setattr(ReferenceGolden, method + "_int8", lambda self: self.check_int8(name))
 
 
 for model_name in MODELS:
