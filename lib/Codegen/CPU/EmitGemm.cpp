@@ -69,8 +69,7 @@ struct GemmShape {
 int64_t stagedBlockK(int64_t blockK, Type elementType, Type staged) {
   int64_t bytes = blockK * elementType.getIntOrFloatBitWidth() / 8;
   int64_t fitting = bytes / 2 / (staged.getIntOrFloatBitWidth() / 8);
-  int64_t unit = std::max<int64_t>(kPack(elementType), 2);
-  return std::max(fitting / unit * unit, unit);
+  return std::max<int64_t>(fitting / 2 * 2, 2);
 }
 
 /// What the rows of many are always copied as; null: they may stay as they are.
@@ -116,11 +115,10 @@ FailureOr<GemmShape> shapeOf(GemmOp gemm, const CpuIsa &isa) {
            << kBlockKAttr << " = " << shape.blockK
            << "; expected a positive multiple of " << shape.kPackSize();
   if (auto blockK = gemm->getAttrOfType<IntegerAttr>(kBlockKAttr))
-    if (Type staged = stagedType(isa, shape.elementType))
+    if (Type staged = stagedType(isa, shape.elementType);
+        staged && !shape.isInt8())
       shape.blockK = std::min(
           shape.k, stagedBlockK(blockK.getInt(), shape.elementType, staged));
-  if (gemm->hasAttr(kBlockKAttr) && shape.isInt8())
-    shape.blockK = std::min(shape.blockK, kInt8BlockK);
   shape.widensWeight = isa.widensWeight(shape.elementType);
   shape.widenBlockK = std::min(shape.steps() * shape.kPackSize(), kWidenBlockK);
   shape.usesAmx = gemmUsesAmx(isa, shape.elementType, shape.k);
@@ -582,6 +580,12 @@ private:
     });
   }
 
+  /// Whether the sums are complete after the current pass.
+  Value isLastPass() {
+    return b.compare(arith::CmpIPredicate::uge, b.add(firstStep, steps),
+                     b.index(shape.steps()));
+  }
+
   /// One microkernel's height of rows, from `row` of the chunk on.
   void emitTile(const PanelOperands &panel, ArrayRef<Value> rowOffsets,
                 Value column, Value row) {
@@ -602,12 +606,18 @@ private:
     int64_t columns = microRows == 1 ? kPanelN : isa.microColumns;
     int64_t parts = kPanelN / columns;
     Value shares = b.mul(rows, parts);
-    Value passElements = b.mul(panel.steps, operands.bStepStride);
+    Value share = b.divide(b.mul(panel.steps, operands.bStepStride), shares);
     operands.prefetchStride =
         b.divide(b.add(shares, operands.bStepStride * microRows - 1), shares);
-    for (int64_t r = 0; r < microRows; ++r)
-      epilogue->prefetchAddends(b.add(b.add(firstRow, row), r),
-                                b.add(firstColumn, column));
+    auto prefetchAddends = [&] {
+      for (int64_t r = 0; r < microRows; ++r)
+        epilogue->prefetchAddends(b.add(b.add(firstRow, row), r),
+                                  b.add(firstColumn, column));
+    };
+    if (panel.isOnlyPass)
+      prefetchAddends();
+    else
+      b.ifThen(isLastPass(), prefetchAddends);
     Value target = b.add(b.mul(row, shape.pitch()), column);
     // A single row has too few accumulators to hide the latency of a
     // multiply-add when it takes only a part of the panel.
@@ -615,9 +625,8 @@ private:
     for (int64_t part = 0; part < kPanelN; part += columns) {
       operands.bOffsets = panelVectorOffsets(b, isa, panel.elementType,
                                              panel.start, part, vectors);
-      Value share = b.add(b.mul(row, parts), part / columns * microRows);
-      operands.prefetchStart =
-          b.add(panel.next, b.divide(b.mul(share, passElements), shares));
+      Value before = b.add(b.mul(row, parts), part / columns * microRows);
+      operands.prefetchStart = b.add(panel.next, b.mul(before, share));
       auto at = [&](int64_t r, int64_t v) {
         return b.add(target, r * shape.pitch() + part + v * isa.lanes);
       };

@@ -34,9 +34,13 @@ TEST(TileTable, SizesFollowTheCaches) {
       EXPECT_LE(sizes.gemmBlockM * sizes.gemmPassBytes, caches.l2);
       // Whole pairs of the widest element.
       EXPECT_EQ(sizes.gemmPassBytes % 8, 0);
+      // Whole fours of 8-bit integers.
+      EXPECT_EQ(sizes.int8PassK % 4, 0);
+      EXPECT_LT(sizes.int8PassK * kPanelN, caches.l1);
     }
   EXPECT_EQ(cpuTileSizes().gemmBlockM, 256);
   EXPECT_EQ(cpuTileSizes().gemmPassBytes, 4096);
+  EXPECT_EQ(cpuTileSizes().int8PassK, 512);
   EXPECT_EQ(cpuTileSizes({32 << 10, 512 << 10, 32 << 20}).gemmBlockM, 128);
 }
 

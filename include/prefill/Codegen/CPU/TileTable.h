@@ -35,10 +35,6 @@ inline constexpr int64_t kWeightPrefetchCycles = 7;
 /// (48 KiB), K = 2048 and 8192: 512 is ahead of 256, 1024 and 2048.
 inline constexpr int64_t kAmxBlockK = 512;
 
-/// Most k of a pass of a gemm of 8-bit integers: its part of a panel, 16 KiB,
-/// and of a microkernel's rows stay in the first-level cache.
-inline constexpr int64_t kInt8BlockK = 512;
-
 /// Where a weight is copied to f32 (`CpuIsa::widensWeight`): most k of a pass,
 /// of which the copy of a microkernel's rows takes a third of Emerald Rapids'
 /// first-level cache and that of 128 columns an eighth of its second, and rows
@@ -56,6 +52,9 @@ struct CpuTileSizes {
   /// Bytes of a row of the input that a pass over a tile reads: with all its
   /// rows they fill the second-level cache.
   int64_t gemmPassBytes;
+  /// k of a pass of a gemm of 8-bit integers: its part of a panel stays in the
+  /// first-level cache while the rows pass by, beside those of a microkernel.
+  int64_t int8PassK;
   /// Bytes of a gemm's input that stay in a cache while the weight passes by.
   int64_t gemmInputBytes;
   /// Rows of a rowwise op's workgroup.

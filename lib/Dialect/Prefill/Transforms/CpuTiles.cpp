@@ -100,8 +100,10 @@ private:
     // Also where all of K is less: a kernel that converts its rows to f32 makes
     // shorter passes.
     OpBuilder builder(gemm);
-    gemm->setAttr(kBlockKAttr, builder.getI64IntegerAttr(sizes.gemmPassBytes /
-                                                         elementBytes));
+    int64_t passK = sizes.gemmPassBytes / elementBytes;
+    if (input.getElementType().isInteger(8))
+      passK = std::min(passK, sizes.int8PassK);
+    gemm->setAttr(kBlockKAttr, builder.getI64IntegerAttr(passK));
     gemm->setAttr(kGroupMAttr, builder.getI64IntegerAttr(selectGroupM(
                                    sizes, sizes.gemmBlockM, k * elementBytes)));
   }
