@@ -13,7 +13,7 @@ import marked_section
 
 from bench_peers import checkpoint, machine, measure, peers, report
 from bench_peers.arguments import parse_arguments
-from bench_peers.engines.prefill import LAYOUTS
+from bench_peers.engines.prefill import LAYOUTS, REFERENCE
 from bench_peers.environment import Environments, InstallError
 from bench_peers.shape import Shape
 from bench_peers.worker_process import WorkerError, WorkerProcess
@@ -21,8 +21,10 @@ from bench_peers.worker_process import WorkerError, WorkerProcess
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 START_TIMEOUT = 900   # seconds in which an engine loads (and exports, converts) the model
 RUN_TIMEOUT = 1800    # seconds for one prefill
-# Relative error of the logits; bf16 engines are 0.01 to 0.02 from each other.
-MAX_ERROR = 0.1
+# Relative error of the logits. bf16 engines are 0.01 to 0.02 from each other. Those of int8 are some hundredths from bf16, since
+# in rows that the feed-forward's product of two makes a scale must serve a few large values; one with a single scale for all
+# activations of a matrix was 0.19 away.
+MAX_ERROR = {"bf16": 0.1, "int8": 0.4}
 MEMORY_RESERVE = 2 << 30
 
 console = rich.console.Console(stderr=True, highlight=False)
@@ -42,8 +44,8 @@ class Harness:
         self.options, self.cache = options, options.cache
         self.cores = machine.choose_cores(options.threads)
         self.environments = Environments(self.cache, self.say)
-        self.result = {"machine": machine.describe(), "probe_isa": "", "rows": [], "engines": {}, "failed": {},
-                       "agreement": {}}
+        self.result = {"machine": machine.describe(), "dtype": options.dtype, "probe_isa": "", "rows": [], "engines": {},
+                       "failed": {}, "agreement": {}}
         self.pythons = {}
         self.hopeless = set()
 
@@ -52,6 +54,9 @@ class Harness:
 
     def install(self):
         for peer in self.options.selected:
+            if self.options.dtype == "int8" and not peer.int8:
+                self.failed(peer, "has no int8 in this benchmark")
+                continue
             try:
                 self.pythons[peer.name] = self.environments.python(peer)
             except InstallError as error:
@@ -62,26 +67,34 @@ class Harness:
         self.say(f"{peer.name}: {reason}")
 
     def model(self, shape):
-        """Paths of the checkpoint and the GGUF file of this shape."""
+        """Paths of the checkpoint and the GGUF file of this shape, by the names that the engines' options have for them."""
         stem = self.cache / "models" / f"llama-3.2-1b-{shape.layers}"
-        checkpoint.write(shape, stem, stem.with_name(stem.name + ".gguf"), self.say)
-        return stem, stem.with_name(stem.name + ".gguf")
+        paths = {"hf": stem, "gguf": stem.with_name(stem.name + ".gguf")}
+        checkpoint.write(shape, paths["hf"], paths["gguf"], self.say)
+        if self.options.dtype == "int8":
+            paths |= {"hf_int8": stem.with_name(stem.name + "-int8"), "gguf": stem.with_name(stem.name + "-q8_0.gguf")}
+            checkpoint.write_int8(shape, paths["hf_int8"], paths["gguf"], self.say)
+        return paths
 
     def worker_options(self, shape, lengths, directory):
-        hf, gguf = self.model(shape)
-        pfm = {layout: directory / f"{layout}.pfm" for layout in LAYOUTS.values()}
-        tool(self.options, "prefill-translate", "--import-hf", hf, "-o", directory / "model.mlir")
-        for layout, path in pfm.items():
+        model = self.model(shape)
+        int8 = self.options.dtype == "int8"
+        wanted = {layout: ([f"--kv-layout={layout}"] + (["--weights=int8"] if int8 else [])) for layout in LAYOUTS.values()}
+        if int8:
+            wanted[REFERENCE] = []
+        pfm = {name: directory / f"{name}.pfm" for name in wanted}
+        tool(self.options, "prefill-translate", "--import-hf", model["hf"], "-o", directory / "model.mlir")
+        for name, arguments in wanted.items():
             tool(self.options, "prefill-opt", directory / "model.mlir", "--compile", "--target=cpu", "--dtype=bf16",
-                 f"--kv-layout={layout}", f"--max-seq={max(lengths)}", "-o", path)
+                 f"--max-seq={max(lengths)}", *arguments, "-o", pfm[name])
         library = self.options.bin.parent / "lib" / "libprefill_runtime.so"
         path = directory / "options.json"
         path.write_text(json.dumps({
             "shape": {"layers": shape.layers, "vocab": shape.vocab, "hidden": shape.hidden, "q_heads": shape.q_heads,
                       "kv_heads": shape.kv_heads, "head_dim": shape.head_dim, "intermediate": shape.intermediate,
                       "rope_theta": shape.rope_theta, "rms_eps": shape.rms_eps},
-            "threads": self.options.threads, "hf": str(hf), "gguf": str(gguf),
-            "pfm": {layout: str(path) for layout, path in pfm.items()},
+            "threads": self.options.threads, "dtype": self.options.dtype,
+            **{name: str(path) for name, path in model.items()}, "pfm": {name: str(path) for name, path in pfm.items()},
             "library": str(library.resolve()), "cache": str(self.cache), "max_length": max(lengths)}))
         return path
 
@@ -103,27 +116,34 @@ class Harness:
         return workers
 
     def compare(self, directory, length, contenders):
-        """How far each engine's logits and winner are from PyTorch's, or from Prefill's where PyTorch takes no part.
+        """How far each setting's logits and winner are from PyTorch's, or from Prefill's where PyTorch takes no part; those of
+        int8 from Prefill's in bf16.
 
         Returns the names of engines that compute something else: their time means nothing."""
-        rows = {c.peer.name: np.load(directory / f"{c.peer.name}.npy") for c in contenders
-                if (directory / f"{c.peer.name}.npy").is_file()}
-        tokens = {c.peer.name: c.token for c in contenders if c.token is not None}
-        name = "torch" if "torch" in rows else peers.PREFILL
-        wrong = set()
-        if name not in rows:
-            return wrong
-        for peer, token in tokens.items():
+        logits = {id(c): np.load(c.logits) for c in contenders if c.logits and c.logits.is_file()}
+        if self.options.dtype == "int8":
+            name, reference = "Prefill in bf16", np.load(directory / f"{REFERENCE}.npy")
+        else:
+            chosen = [c for name in ("torch", peers.PREFILL) for c in contenders if c.peer.name == name and id(c) in logits]
+            if not chosen:
+                return set()
+            name, reference = chosen[0].peer.name, logits[id(chosen[0])]
+        winner, wrong = int(reference.argmax()), set()
+        for contender in contenders:
+            peer = contender.peer.name
             if peer == name:
                 self.result["agreement"].setdefault(peer, "is the reference")
                 continue
-            same = "same winner" if token == tokens[name] else f"winner {token}, not {tokens[name]}"
-            if peer in rows:
-                error = np.linalg.norm(rows[peer] - rows[name]) / np.linalg.norm(rows[name])
+            if contender.token is None:
+                continue
+            same = "same winner" if contender.token == winner else f"winner {contender.token}, not {winner}"
+            if id(contender) in logits:
+                error = np.linalg.norm(logits[id(contender)] - reference) / np.linalg.norm(reference)
                 same += f", relative error {error:.3f}"
-                if not error <= MAX_ERROR:
+                if not error <= MAX_ERROR[self.options.dtype]:
                     wrong.add(peer)
-                    self.failed(peers.BY_NAME[peer], f"wrong logits: {same} ({length} tokens, against {name})")
+                    self.failed(contender.peer, f"wrong logits: {same} ({length} tokens, against {name})")
+            # The first is the fastest.
             self.result["agreement"].setdefault(peer, f"{same} ({length} tokens, against {name})")
         return wrong
 
@@ -134,6 +154,9 @@ class Harness:
                                 [text for text in self.options.variants.split("|") if text], self.hopeless, *history)
         with tempfile.TemporaryDirectory() as directory:
             directory = pathlib.Path(directory)
+            if self.options.dtype == "int8":
+                workers[peers.PREFILL].ask(RUN_TIMEOUT, command="prefill", length=length, variant=REFERENCE,
+                                           logits_out=str(directory / f"{REFERENCE}.npy"))
             contenders = run.try_variants(group, directory)
             wrong = self.compare(directory, length, contenders)
             contenders = [contender for contender in contenders if contender.peer.name not in wrong]
@@ -148,7 +171,7 @@ class Harness:
         self.result["probe_isa"] = probe.isa
         best = min(ours, key=lambda c: measure.summarize(c.seconds))  # the one that the table shows
         rows = [measure.row(c, best, shape, length, self.options.threads, self.options.rounds,
-                            run.tried[c.peer.name]) for c in contenders]
+                            run.tried[c.peer.name], self.options.dtype) for c in contenders]
         self.result["rows"] += rows
         for name in dict.fromkeys(peer.name for peer in group):
             if (name, length) in failures and name not in {row["peer"] for row in rows}:
@@ -181,7 +204,7 @@ class Harness:
             return
         if peers.PREFILL in self.result["failed"]:
             raise RuntimeError(f"Prefill itself {self.result['failed'][peers.PREFILL]}")
-        probe = machine.PeakProbe(self.cache, self.cores)
+        probe = machine.PeakProbe(self.cache, self.cores, self.options.dtype)
         installed = [peer for peer in self.options.selected if peer.name in self.pythons]
         work = {layers: sum(Shape(layers).flops(length) ** 0.5 for length in lengths)
                 for layers, lengths in by_layers.items()}
@@ -220,7 +243,7 @@ def main():
         result = report.merge([harness.result])
     print(report.table(result))
     if options.update_docs:
-        marked_section.replace(ROOT / "docs" / "performance.md", report.SECTION, f"\n{report.table(result)}\n")
+        marked_section.replace(ROOT / "docs" / "performance.md", report.section(result), f"\n{report.table(result)}\n")
 
 
 if __name__ == "__main__":

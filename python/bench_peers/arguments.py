@@ -66,6 +66,8 @@ def parse_arguments(arguments):
                         help="budget of the rounds of all lengths together; at least one round is run (default: %(default)s)")
     parser.add_argument("--peers", default="all",
                         help=f"some of {', '.join(peers.BY_NAME)}; all: every one but those that compile for long (default: %(default)s)")
+    parser.add_argument("--dtype", default="bf16",
+                        help="bf16; or int8: weights, and activations where the engine can, in 8 bits (default: %(default)s)")
     parser.add_argument("--variants", default="", help="only settings that contain one of these texts, | between them")
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="Prefill's tools")
     parser.add_argument("--cache", type=pathlib.Path, help="where environments and models lie (set by scripts/bench-peers)")
@@ -82,6 +84,8 @@ def parse_arguments(arguments):
     options.lengths = sorted({int(length) for length in lengths})
     options.threads = whole("--threads", options.threads, 1, len(os.sched_getaffinity(0)),
                             ", the processors that this process may use")
+    if options.dtype not in ("bf16", "int8"):
+        raise ValueError(f"--dtype is '{options.dtype}', expected bf16 or int8")
     options.rounds = whole("--rounds", options.rounds, 1, 10000)
     options.minutes = positive("--minutes", options.minutes)
     options.layers_at = parse_layers(options.layers)

@@ -1,4 +1,4 @@
-"""Writes the measured model, once: a Hugging Face checkpoint and a GGUF file of the same bf16 weights.
+"""Writes the measured model, once: a Hugging Face checkpoint and a GGUF file of the same bf16 weights, and of these in 8 bits.
 
 The weights are normal with a deviation of 1 / sqrt(fan-in), the norms' gains near 1, so that activations neither vanish
 nor grow and the engines' logits can be compared. Runs in the harness's environment (numpy, ml_dtypes, safetensors, gguf).
@@ -57,11 +57,67 @@ def write(shape, hf_directory, gguf_path, report=lambda text: None):
     if (hf_directory / "model.safetensors").is_file() and gguf_path.is_file():
         return
     report(f"generating {shape.name}: {shape.weight_bytes() / 2**30:.1f} GiB of bf16 weights")
-    hf_directory.mkdir(parents=True, exist_ok=True)
-    partial = gguf_path.with_suffix(".partial")
-    writer = gguf.GGUFWriter(partial, "llama")
+    writer = gguf_writer(shape, gguf_path, gguf.LlamaFileType.MOSTLY_BF16)
+    loaded = {}
+    for name, gguf_name, array in tensors(shape):
+        loaded[name] = array
+        if array.ndim == 1:
+            writer.add_tensor(gguf_name, array.astype(np.float32))
+            continue
+        array = in_gguf_order(shape, gguf_name, array)
+        writer.add_tensor(gguf_name, np.ascontiguousarray(array).view(np.uint8),
+                          raw_dtype=gguf.GGMLQuantizationType.BF16)
+    finish(writer, gguf_path)
+    save_hf(hf_directory, shape.hf_config(), loaded)
+
+
+def write_int8(shape, hf_directory, gguf_path, report=lambda text: None):
+    """The same model in 8 bits, in two formats, unless both are complete already.
+
+    hf_directory: as compressed-tensors has it, for vLLM: the layers' projections as integers with a scale for each output
+    channel, activations to be quantized row by row. gguf_path: Q8_0, integers with a scale for each 32 neighbours in a row."""
+    if (hf_directory / "model.safetensors").is_file() and gguf_path.is_file():
+        return
+    report(f"generating {shape.name} in 8 bits")
+    writer = gguf_writer(shape, gguf_path, gguf.LlamaFileType.MOSTLY_Q8_0)
+    loaded = {}
+    for name, gguf_name, array in tensors(shape):
+        if array.ndim == 1:
+            loaded[name] = array
+            writer.add_tensor(gguf_name, array.astype(np.float32))
+            continue
+        if ".layers." in name:
+            loaded[name], loaded[name + "_scale"] = quantized_rows(array.astype(np.float32))
+        else:
+            loaded[name] = array
+        kind = gguf.GGMLQuantizationType.Q8_0
+        array = in_gguf_order(shape, gguf_name, array).astype(np.float32)
+        writer.add_tensor(gguf_name, gguf.quants.quantize(array, kind), raw_dtype=kind)
+    finish(writer, gguf_path)
+    save_hf(hf_directory, dict(shape.hf_config(), quantization_config=COMPRESSED_TENSORS), loaded)
+
+
+COMPRESSED_TENSORS = {
+    "quant_method": "compressed-tensors", "format": "int-quantized", "quantization_status": "compressed",
+    "ignore": ["lm_head"],
+    "config_groups": {"group_0": {
+        "targets": ["Linear"],
+        "weights": {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel", "dynamic": False},
+        "input_activations": {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "token", "dynamic": True}}}}
+
+
+def quantized_rows(weight):
+    """Integers from -127 to 127 of an f32 matrix, and the scale of each row, f32 [rows, 1]."""
+    scale = np.abs(weight).max(axis=1, keepdims=True) / np.float32(127)
+    return np.rint(weight / scale).astype(np.int8), scale
+
+
+def gguf_writer(shape, path, file_type):
+    """With all but the tensors; the file has another name until `finish`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writer = gguf.GGUFWriter(path.with_suffix(".partial"), "llama")
     writer.add_name("bench-peers")
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_BF16)
+    writer.add_file_type(file_type)
     writer.add_context_length(shape.max_positions)
     writer.add_embedding_length(shape.hidden)
     writer.add_block_count(shape.layers)
@@ -76,23 +132,27 @@ def write(shape, hf_directory, gguf_path, report=lambda text: None):
     writer.add_vocab_size(shape.vocab)
     # The engines get token ids; without a vocabulary llama.cpp takes its size from the key above.
     writer.add_tokenizer_model("no_vocab")
-    loaded = {}
-    for name, gguf_name, array in tensors(shape):
-        loaded[name] = array
-        if array.ndim == 1:
-            writer.add_tensor(gguf_name, array.astype(np.float32))
-            continue
-        if ".attn_q." in gguf_name:
-            array = interleave_rope_rows(array, shape.q_heads)
-        elif ".attn_k." in gguf_name:
-            array = interleave_rope_rows(array, shape.kv_heads)
-        writer.add_tensor(gguf_name, np.ascontiguousarray(array).view(np.uint8),
-                          raw_dtype=gguf.GGMLQuantizationType.BF16)
+    return writer
+
+
+def in_gguf_order(shape, gguf_name, array):
+    if ".attn_q." in gguf_name:
+        return interleave_rope_rows(array, shape.q_heads)
+    if ".attn_k." in gguf_name:
+        return interleave_rope_rows(array, shape.kv_heads)
+    return array
+
+
+def finish(writer, path):
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    partial.rename(gguf_path)
-    (hf_directory / "config.json").write_text(json.dumps(shape.hf_config(), indent=1))
-    save_file(loaded, hf_directory / "partial", metadata={"format": "pt"})
-    (hf_directory / "partial").rename(hf_directory / "model.safetensors")
+    path.with_suffix(".partial").rename(path)
+
+
+def save_hf(directory, config, loaded):
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "config.json").write_text(json.dumps(config, indent=1))
+    save_file(loaded, directory / "partial", metadata={"format": "pt"})
+    (directory / "partial").rename(directory / "model.safetensors")

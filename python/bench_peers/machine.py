@@ -14,7 +14,7 @@ def describe():
     for index in pathlib.Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         caches[(index / "level").read_text().strip()] = (index / "size").read_text().strip()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    wanted = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16")
+    wanted = ("avx2", "avx_vnni", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8")
     return {"cpu": f"{fields.get('model name', 'unknown')} (family {fields.get('cpu family', '?')}, model "
                    f"{fields.get('model', '?')})",
             "cores": os.cpu_count(), "l2": caches.get("2", "?"), "l3": caches.get("3", "?"),
@@ -41,9 +41,10 @@ def choose_cores(threads):
 class PeakProbe:
     """Runs peak_probe.c, compiled into the cache directory, on the measured cores."""
 
-    def __init__(self, cache, cores):
+    def __init__(self, cache, cores, dtype="bf16"):
         source = pathlib.Path(__file__).with_name("peak_probe.c")
         self.program = cache / "peak_probe"
+        self.arguments = [str(len(cores))] + (["int8"] if dtype == "int8" else [])
         self.cores = cores
         result = subprocess.run(["cc", "-O2", "-pthread", source, "-o", self.program], capture_output=True, text=True)
         if result.returncode:
@@ -51,7 +52,7 @@ class PeakProbe:
         self.isa = None
 
     def gflops(self):
-        output = subprocess.run([self.program, str(len(self.cores))], check=True, capture_output=True, text=True,
+        output = subprocess.run([self.program, *self.arguments], check=True, capture_output=True, text=True,
                                 preexec_fn=lambda: os.sched_setaffinity(0, self.cores)).stdout
         self.isa, _, value = output.strip().rpartition(" ")
         return float(value)

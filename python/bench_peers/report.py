@@ -7,10 +7,22 @@ from bench_peers import peers
 SECTION = "bench-peers"  # of docs/performance.md
 
 
+def dtype_of(result):
+    """JSON of older runs has none."""
+    return result.get("dtype", "bf16")
+
+
+def section(result):
+    """That of docs/performance.md where its table stands."""
+    return SECTION if dtype_of(result) == "bf16" else f"{SECTION} {dtype_of(result)}"
+
+
 def merge(results):
     """One result of several, of pieces of a measurement on one machine: later rows replace equal ones."""
-    merged = {"machine": results[0]["machine"], "probe_isa": results[0]["probe_isa"], "rows": [], "engines": {},
-              "failed": {}, "agreement": {}}
+    if len({dtype_of(result) for result in results}) > 1:
+        raise ValueError("the results are of bf16 and of int8, expected those of one --dtype")
+    merged = {"machine": results[0]["machine"], "dtype": dtype_of(results[0]), "probe_isa": results[0]["probe_isa"],
+              "rows": [], "engines": {}, "failed": {}, "agreement": {}}
     rows = {}
     for result in results:
         for row in result["rows"]:
@@ -54,12 +66,16 @@ def why_not_run(result):
     return reasons
 
 
+# How the table's introduction calls them.
+TYPES = {"bf16": "bf16", "int8": "weights, and activations where the engine can, in 8-bit integers"}
+
+
 def table(result):
     """Markdown: one table for each number of threads, then the engines, then those that did not run."""
     machine = result["machine"]
     lines = [f"Llama-3.2-1B's shape (hidden 2048, 32 query and 8 KV heads of 64, feed-forward 8192, vocabulary 128256, tied), "
-             f"bf16, random weights; time to first token of one prompt: empty cache, warm engine, logits of the last token. "
-             f"{machine['cpu']}, {machine['cores']} cores, L2 {machine['l2']}, L3 {machine['l3']}, "
+             f"{TYPES[dtype_of(result)]}, random weights; time to first token of one prompt: empty cache, warm engine, "
+             f"logits of the last token. {machine['cpu']}, {machine['cores']} cores, L2 {machine['l2']}, L3 {machine['l3']}, "
              f"{machine['memory_gib']} GiB, {', '.join(machine['isa'])}. Interleaved rounds, median; spread: half the distance "
              f"between the quartiles over the median; fraction of peak: all FLOPs that a prefill needs over time over the "
              f"register-only {result['probe_isa']} probe run before and after.", ""]
@@ -77,7 +93,8 @@ def table(result):
                              f"{duration(row['seconds'])} | {spread} | {rounds(row)} | {row['ratio']:.2f} | "
                              f"{row['times_ours']:.2f} |")
         lines.append("")
-    lines += ["| engine | version | projections in | last-token agreement with PyTorch | details |",
+    reference = "PyTorch" if dtype_of(result) == "bf16" else "bf16"
+    lines += [f"| engine | version | projections in | last-token agreement with {reference} | details |",
               "| --- | --- | --- | --- | --- |"]
     for name, engine in result["engines"].items():
         lines.append(f"| {engine['title']} | {engine['version']} | {engine['matmul']} | "
@@ -96,6 +113,7 @@ ENGINE = {"title": str, "version": str, "matmul": str, "details": str}
 ROW = {"peer": str, "title": str, "variant": str, "layers": NUMBERS, "length": NUMBERS, "threads": NUMBERS,
        "rounds": NUMBERS, "seconds": NUMBERS, "spread": NUMBERS, "ratio": NUMBERS, "times_ours": NUMBERS}
 OPTIONAL = {"rounds_wanted": NUMBERS}  # of a row: JSON of older runs has none
+OPTIONAL_RESULT = {"dtype": str}
 RESULT = {"machine": MACHINE, "probe_isa": str, "rows": [ROW], "engines": {None: ENGINE}, "failed": TEXTS,
           "agreement": TEXTS}
 
@@ -133,6 +151,9 @@ def load(path):
         with open(path) as file:
             result = json.load(file)
         check(result, RESULT, "the result")
+        check(result, {key: kind for key, kind in OPTIONAL_RESULT.items() if key in result}, "the result")
+        if dtype_of(result) not in TYPES:
+            raise ValueError(f"the result.dtype is '{dtype_of(result)}', expected {' or '.join(TYPES)}")
         for index, row in enumerate(result["rows"]):
             check(row, {key: kind for key, kind in OPTIONAL.items() if key in row}, f"the result.rows[{index}]")
         for name in result["failed"]:

@@ -13,6 +13,8 @@ import types
 import unittest
 import unittest.mock
 
+import numpy as np
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("PREFILL_BIN", ROOT / "build" / "release" / "bin"))
 sys.path.insert(0, str(ROOT / "python"))
@@ -113,6 +115,9 @@ class Selection(unittest.TestCase):
             option, value = argument.split("=")
             with self.subTest(argument), self.assertRaisesRegex(ValueError, f"^{option} is '{value}', expected {expected}"):
                 parse_arguments([argument])
+        self.assertEqual((options.dtype, parse_arguments(["--dtype=int8"]).dtype), ("bf16", "int8"))
+        with self.assertRaisesRegex(ValueError, "--dtype is 'int4', expected bf16 or int8"):
+            parse_arguments(["--dtype=int4"])
         with self.assertRaisesRegex(ValueError, "unrecognized arguments: --bogus"):
             parse_arguments(["--bogus"])
 
@@ -143,6 +148,11 @@ class Trials(unittest.TestCase):
     def setUp(self):
         settle, measure.SETTLE = measure.SETTLE, 0
         self.addCleanup(setattr, measure, "SETTLE", settle)
+
+    def test_each_setting_has_logits_of_its_own(self):
+        worker = FakeWorker({"a": 1.0, "b": 1.0})
+        kept = self.run_length(worker, 512)
+        self.assertEqual([(c.variant, c.logits.name) for c in kept], [("a", "torch-0.npy"), ("b", "torch-1.npy")])
 
     def test_a_hopeless_setting_is_not_tried_again(self):
         worker, hopeless = FakeWorker({"fast": 1.0, "slow": 1.4}), set()
@@ -201,6 +211,10 @@ class Statistics(unittest.TestCase):
         self.assertAlmostEqual(row["ratio"], shape.flops(512) / 2.0 / 1e9 / 100)
         self.assertEqual((row["name"], row["rounds"], row["rounds_wanted"]), ("model/llama-3.2-1b/bf16/s512", 3, 9))
 
+    def test_rows_are_named_by_their_dtype(self):
+        ours = measure.Contender(peers.BY_NAME["prefill"], None, "default", [1.0], [100.0])
+        self.assertEqual(measure.row(ours, ours, Shape(1), 512, 1, 1, dtype="int8")["name"], "model/llama-3.2-1b/int8/s512")
+
     def test_rounds_that_the_budget_cuts_are_said(self):
         class Probe:
             def gflops(self):
@@ -219,18 +233,59 @@ class Statistics(unittest.TestCase):
 
 
 class WholeRun(unittest.TestCase):
-    def test_without_prefill_there_is_no_yardstick(self):
-        # Of the harness's own environment; this test comes to none of them.
+    def setUp(self):
+        # Of the harness's own environment; these tests come to none of them.
         absent = {name: unittest.mock.MagicMock() for name in
                   ("rich", "rich.console", "ml_dtypes", "gguf", "safetensors", "safetensors.numpy")}
-        with unittest.mock.patch.dict(sys.modules, absent), tempfile.TemporaryDirectory() as cache:
-            import bench_peers.__main__ as program
-            options = types.SimpleNamespace(cache=pathlib.Path(cache), threads=1, selected=peers.select("torch"), lengths=[16],
-                                            layers_at=lambda length: 1, install_only=False)
-            harness = program.Harness(options)
-            harness.environments.python = unittest.mock.Mock(side_effect=program.InstallError("no wheel"))
-            with self.assertRaisesRegex(RuntimeError, "^Prefill itself cannot be installed: no wheel$"):
-                harness.run()
+        self.enterContext(unittest.mock.patch.dict(sys.modules, absent))
+        import bench_peers.__main__ as program
+        self.program = program
+        self.directory = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def harness(self, selected="torch", dtype="bf16"):
+        return self.program.Harness(types.SimpleNamespace(
+            cache=self.directory, threads=1, selected=peers.select(selected), lengths=[16], layers_at=lambda length: 1,
+            install_only=False, dtype=dtype))
+
+    def test_without_prefill_there_is_no_yardstick(self):
+        harness = self.harness()
+        harness.environments.python = unittest.mock.Mock(side_effect=self.program.InstallError("no wheel"))
+        with self.assertRaisesRegex(RuntimeError, "^Prefill itself cannot be installed: no wheel$"):
+            harness.run()
+
+    def test_engines_without_int8_are_not_installed_for_it(self):
+        harness = self.harness("torch,iree", "int8")
+        harness.environments.python = lambda peer: peer.name
+        harness.install()
+        self.assertEqual(list(harness.pythons), ["prefill", "torch"])
+        self.assertEqual(harness.result["failed"], {"iree": "has no int8 in this benchmark"})
+
+    def contender(self, name, *logits):
+        contender = measure.Contender(peers.BY_NAME[name], None, "v", token=max(range(len(logits)), key=logits.__getitem__),
+                                      logits=self.directory / f"{name}-{len(list(self.directory.iterdir()))}.npy")
+        np.save(contender.logits, np.array(logits))
+        return contender
+
+    def test_logits_are_compared_with_torch(self):
+        harness = self.harness()
+        contenders = [self.contender("prefill", 0.0, 3.0), self.contender("torch", 0.0, 3.1), self.contender("iree", 3.0, 0.0)]
+        self.assertEqual(harness.compare(self.directory, 16, contenders), {"iree"})
+        self.assertEqual(harness.result["agreement"]["torch"], "is the reference")
+        self.assertEqual(harness.result["agreement"]["prefill"], "same winner, relative error 0.032 (16 tokens, against torch)")
+        self.assertEqual(harness.result["failed"]["iree"],
+                         "wrong logits: winner 0, not 1, relative error 1.392 (16 tokens, against torch)")
+
+    def test_logits_of_int8_are_compared_with_bf16(self):
+        harness = self.harness(dtype="int8")
+        np.save(self.directory / "reference.npy", np.array([0.0, 3.0]))
+        # Of two settings the faster one comes first, and is the one that is told.
+        contenders = [self.contender("prefill", 0.3, 3.0), self.contender("torch", 0.6, 3.0), self.contender("torch", 0.9, 3.0),
+                      self.contender("llama.cpp", 3.0, 3.0)]
+        self.assertEqual(harness.compare(self.directory, 16, contenders), {"llama.cpp"})
+        self.assertEqual(harness.result["agreement"], {
+            "prefill": "same winner, relative error 0.100 (16 tokens, against Prefill in bf16)",
+            "torch": "same winner, relative error 0.200 (16 tokens, against Prefill in bf16)",
+            "llama.cpp": "winner 0, not 1, relative error 1.000 (16 tokens, against Prefill in bf16)"})
 
 
 def result(peer, seconds, **extra):
@@ -268,6 +323,18 @@ class Report(unittest.TestCase):
         everything = report.merge([result(peer.name, 1.0) for peer in peers.PEERS])
         self.assertNotIn("did not run", report.table(everything))
 
+    def test_int8_has_a_table_of_its_own(self):
+        int8 = result("torch", 1.0, dtype="int8")
+        merged = report.merge([int8, int8])
+        self.assertEqual((report.section(merged), report.section(report.merge([result("torch", 1.0)]))),
+                         ("bench-peers int8", "bench-peers"))
+        text = report.table(merged)
+        self.assertIn("weights, and activations where the engine can, in 8-bit integers, random weights", text)
+        self.assertIn("last-token agreement with bf16", text)
+        self.assertNotIn("with PyTorch", text)
+        with self.assertRaisesRegex(ValueError, "expected those of one --dtype"):
+            report.merge([int8, result("torch", 1.0)])
+
     def test_rounds_that_were_cut_are_in_the_table(self):
         for wanted, cell, footnote in ((3, "| 3 |", False), (9, "| 3 of 9 |", True), (None, "| 3 |", False)):
             one = result("torch", 1.0)
@@ -292,6 +359,8 @@ class Report(unittest.TestCase):
                     ({**good, "rows": [{**row, "seconds": "1"}]}, 'rows[0].seconds is "1", expected a number'),
                     ({**good, "rows": [{**row, "ratio": None}]}, "rows[0].ratio is null, expected a number"),
                     ({**good, "rows": [{**row, "rounds_wanted": "9"}]}, 'rows[0].rounds_wanted is "9", expected a number'),
+                    ({**good, "dtype": "int4"}, "the result.dtype is 'int4', expected bf16 or int8"),
+                    ({**good, "dtype": 8}, "the result.dtype is 8, expected a text"),
                     ({**good, "machine": "C"}, 'machine is "C", expected an object'),
                     ({**good, "engines": {"torch": {}}}, "engines.torch has no title"),
                     ({**good, "failed": ["iree"]}, "failed is [\"iree\"], expected an object"),
@@ -392,27 +461,44 @@ class PrefillItself(unittest.TestCase):
                 self.skipTest(f"needs {needed}")
         directory, model = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())), ROOT / "test" / "models" / "tiny"
         subprocess.run([BIN / "prefill-translate", "--import-hf", model, "-o", directory / "model.mlir"], check=True)
-        modules = {}
-        for layout in ("contiguous", "paged_vnni"):
-            modules[layout] = str(directory / f"{layout}.pfm")
-            subprocess.run([BIN / "prefill-opt", directory / "model.mlir", "--compile", "--target=cpu", "--dtype=bf16",
-                            f"--kv-layout={layout}", "--max-seq=64", "-o", modules[layout]], check=True)
-        options = directory / "options.json"
-        options.write_text(json.dumps({"shape": {"vocab": 256}, "threads": 1, "library": str(library.resolve()),
-                                       "pfm": modules, "hf": str(model), "max_length": 64}))
-        worker = WorkerProcess("prefill", sys.executable, "prefill", options, directory / "log",
-                               sorted(os.sched_getaffinity(0))[-1:], ROOT / "python")
-        self.addCleanup(worker.stop)
-        self.assertTrue(worker.ask(60)["ready"])
+
+        def start(dtype, arguments):
+            modules = {name: str(directory / f"{dtype}-{name}.pfm") for name in arguments}
+            for name, path in modules.items():
+                subprocess.run([BIN / "prefill-opt", directory / "model.mlir", "--compile", "--target=cpu", "--dtype=bf16",
+                                "--max-seq=64", *arguments[name], "-o", path], check=True)
+            options = directory / "options.json"
+            options.write_text(json.dumps({"shape": {"vocab": 256}, "threads": 1, "library": str(library.resolve()),
+                                           "dtype": dtype, "pfm": modules, "hf": str(model), "max_length": 64}))
+            worker = WorkerProcess("prefill", sys.executable, "prefill", options, directory / "log",
+                                   sorted(os.sched_getaffinity(0))[-1:], ROOT / "python")
+            self.addCleanup(worker.stop)
+            self.assertTrue(worker.ask(60)["ready"])
+            self.assertTrue(worker.ask(60, command="describe")["matmul"].startswith(dtype))
+            return worker
+
+        def run(worker, variant):
+            worker.ask(60, command="prefill", variant=variant, length=40, logits_out=str(directory / "row.npy"))
+            row = (directory / "row.npy").read_bytes()
+            return struct.unpack_from("<256f", row, len(row) - 4 * 256)
+
+        def error(row, of):
+            return math.dist(row, of) / math.hypot(*of)
+
+        layouts = {layout: [f"--kv-layout={layout}"] for layout in ("contiguous", "paged_vnni")}
+        worker = start("bf16", layouts)
         variants = worker.ask(60, command="variants", length=40)["variants"]
         self.assertEqual(variants, ["contiguous cache (default)", "paged_vnni cache"])
-        rows = []
-        for variant in variants * 2:
-            worker.ask(60, command="prefill", variant=variant, length=40, logits_out=str(directory / "row.npy"))
-            rows.append((directory / "row.npy").read_bytes())
+        rows = [run(worker, variant) for variant in variants * 2]
         self.assertEqual(rows[:2], rows[2:])  # neither setting disturbs the other
-        values = [struct.unpack_from("<256f", row, len(row) - 4 * 256) for row in rows[:2]]
-        self.assertLess(math.dist(*values) / math.hypot(*values[0]), 0.02)
+        self.assertLess(error(rows[1], rows[0]), 0.02)
+
+        worker = start("int8", {"contiguous": ["--weights=int8"], "reference": []})
+        self.assertEqual(worker.ask(60, command="variants", length=40)["variants"], variants)
+        integers, reference = run(worker, variants[0]), run(worker, "reference")
+        self.assertEqual(reference, rows[0])
+        self.assertGreater(error(integers, reference), 0)
+        self.assertLess(error(integers, reference), 0.2)
 
 
 class Probe(unittest.TestCase):
@@ -423,6 +509,8 @@ class Probe(unittest.TestCase):
                             ROOT / "python" / "bench_peers" / "peak_probe.c", "-o", program], check=True)
             output = subprocess.run([program, "1"], check=True, capture_output=True, text=True).stdout
             self.assertRegex(output, r"^(amx_bf16|avx512_bf16|avx512 f32|avx2 f32) \d+\.\d\d\n$")
+            output = subprocess.run([program, "1", "int8"], check=True, capture_output=True, text=True).stdout
+            self.assertRegex(output, r"^(avx512_vnni int8|avx_vnni int8|avx512 f32|avx2 f32) \d+\.\d\d\n$")
             bad = subprocess.run([program, "0"], capture_output=True, text=True)
             self.assertEqual((bad.returncode, bad.stdout), (1, ""))
             self.assertRegex(bad.stderr, "^error: usage: peak_probe THREADS")

@@ -1,4 +1,4 @@
-"""CTranslate2: the converted checkpoint in the compute type that this benchmark compares, bf16."""
+"""CTranslate2: the converted checkpoint in the compute type that this benchmark compares, bf16 or int8."""
 import os
 
 import ctranslate2
@@ -10,12 +10,13 @@ from bench_peers.engines.dummy_tokenizer import with_tokenizer
 class Engine:
     def __init__(self, options):
         source = with_tokenizer(options["hf"], options["shape"]["vocab"])
-        directory = source.with_name(source.name + "-ctranslate2")
+        # int8: a scale for each row of the weights and of the activations.
+        kind = {"bf16": "bfloat16", "int8": "int8"}[options["dtype"]]
+        directory = source.with_name(source.name + "-ctranslate2" + ("-int8" if kind == "int8" else ""))
         if not (directory / "model.bin").is_file():
-            ctranslate2.converters.TransformersConverter(str(source)).convert(str(directory), quantization="bfloat16",
-                                                                              force=True)
+            ctranslate2.converters.TransformersConverter(str(source)).convert(str(directory), quantization=kind, force=True)
         try:
-            self.generator = ctranslate2.Generator(str(directory), device="cpu", compute_type="bfloat16",
+            self.generator = ctranslate2.Generator(str(directory), device="cpu", compute_type=kind,
                                                    inter_threads=1, intra_threads=options["threads"])
         except ValueError as error:
             supported = ", ".join(sorted(ctranslate2.get_supported_compute_types("cpu")))

@@ -38,10 +38,11 @@ class Engine:
 
     def describe(self):
         features = self.features()
-        bf16 = "AVX512_BF16" in features
+        bf16, int8 = "AVX512_BF16" in features, self.options["dtype"] == "int8"
         return {"version": f"ik-llama-cpp-python {importlib.metadata.version('ik-llama-cpp-python')}",
                 "details": "weights repacked at load; built with " + " ".join(features),
-                "matmul": "bf16, vdpbf16ps kernels" if bf16 else "bf16 widened to f32: built without AVX512_BF16"}
+                "matmul": "Q8_0, int8 with a scale for each 32 weights and activations; LM head too" if int8
+                          else "bf16, vdpbf16ps kernels" if bf16 else "bf16 widened to f32: built without AVX512_BF16"}
 
     def variants(self, length):
         # Built without AVX512_BF16, its flash attention ends the process on a bf16 cache.

@@ -33,9 +33,10 @@ class Engine:
         info = api.llama_print_system_info().decode()
         features = [part.strip().removesuffix(" = 1").split(":")[-1].strip() for part in info.split("|")
                     if part.strip().endswith("= 1")]
-        bf16 = "AVX512_BF16" in features
+        bf16, int8 = "AVX512_BF16" in features, self.options["dtype"] == "int8"
         return {"version": f"llama-cpp-python {api.__version__}", "details": "built with " + " ".join(features),
-                "matmul": "bf16, vdpbf16ps kernels" if bf16 else "bf16 widened to f32: built without AVX512_BF16"}
+                "matmul": "Q8_0, int8 with a scale for each 32 weights and activations; LM head too" if int8
+                          else "bf16, vdpbf16ps kernels" if bf16 else "bf16 widened to f32: built without AVX512_BF16"}
 
     def variants(self, length):
         return [name for name, (_, _, ubatch) in VARIANTS.items() if ubatch <= 512 or ubatch <= length]

