@@ -179,6 +179,46 @@ class Rows(unittest.TestCase):
                 if isa == "amx_bf16":
                     self.assertGreater(row["vdpbf16ps_ratio"], row["ratio"])
 
+    INT8_PROBES = {"avx2": "vfmadd231ps ymm", "avx_vnni": "vpdpbusd ymm", "avx512": "vfmadd231ps zmm",
+                   "avx512_vnni": "vpdpbusd zmm", "avx512_bf16": "vpdpbusd zmm", "amx_bf16": "vpdpbusd zmm"}
+    INT8_FLAGS = {**FLAGS, "avx_vnni": "avx_vnni", "avx512_vnni": "avx512_vnni"}
+
+    def test_int8_rows(self):
+        flags = pathlib.Path("/proc/cpuinfo").read_text().split()
+        runnable = [isa for isa in self.INT8_PROBES if self.INT8_FLAGS[isa] in flags]
+        output = self.directory / "int8.json"
+        for isa in [None, *runnable]:
+            with self.subTest(isa):
+                result = bench("--filter", "^gemm-qwen2.5-0.5b/int8/37x1152x896", "--rounds=1", "--modules", self.modules,
+                               "--json", output, *([f"--isa={isa}"] if isa else []))
+                self.assertEqual(result.returncode, 0, result.stderr)
+                [row] = json.loads(output.read_text())
+                self.assertEqual(row["dtype"], "int8")
+                self.assertIn(row["isa"], [isa] if isa else runnable)
+                self.assertEqual(row["probe"], self.INT8_PROBES[row["isa"]])
+                self.assertEqual(row["flops"], 2 * 37 * 1152 * 896)
+                # The launch that makes the integers is not in the row's time.
+                self.assertGreater(row["quantize_seconds"], 0)
+                beside = self.PROBES.get(row["isa"], {"avx_vnni": "vfmadd231ps ymm", "avx512_vnni": "vfmadd231ps zmm"}.get(row["isa"]))
+                ratios = {key for key in row if key.endswith("_ratio")} - {"onednn_ratio"}
+                self.assertEqual(ratios, {beside.split()[0] + "_ratio"} if beside != row["probe"] else set())
+                if row["onednn_ratio"] is not None and isa in ("avx_vnni", "avx512_vnni") and isa != runnable[-1]:
+                    self.assertEqual(row["onednn_isa"], {"avx_vnni": "avx2_vnni", "avx512_vnni": "avx512_core_vnni"}[isa])
+
+    def test_instruction_sets_of_int8_alone(self):
+        flags = pathlib.Path("/proc/cpuinfo").read_text().split()
+        for isa, other in (("avx_vnni", "avx2"), ("avx512_vnni", "avx512")):
+            with self.subTest(isa):
+                if isa not in flags:
+                    self.skipTest(f"this machine does not run {isa}")
+                output = self.directory / "other.json"
+                result = bench("--filter", TINY + "1152x896", "--rounds=1", f"--isa={isa}", "--modules", self.modules,
+                               "--json", output)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                [row] = json.loads(output.read_text())
+                self.assertEqual((row["isa"], row["probe"]), (other, self.PROBES[other]))
+                self.assertNotIn("quantize_seconds", row)
+
     @unittest.skipUnless("amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text(), "this machine does not run amx_bf16")
     def test_tiles_are_for_bf16(self):
         output = self.directory / "f32.json"
@@ -189,23 +229,23 @@ class Rows(unittest.TestCase):
         self.assertEqual((row["isa"], row["probe"]), ("avx512_bf16", "vfmadd231ps zmm"))
         self.assertNotIn("vdpbf16ps_ratio", row)
 
+    # 24 layers of 896x1152 + 896x896 + 896x9728 + 4864x896 weights, a head of 896 x 151936, 14 heads of 64.
+    # The last layer's attention, o_proj and feed-forward are needed for the last token alone.
+    LAYER, PAIR = 896 * 1152 + 896 * 896 + 896 * 9728 + 4864 * 896, 4 * 64 * 14
+    FLOPS_OF_128_TOKENS = (23 * (2 * 128 * LAYER + PAIR * 128 * 129 // 2)
+                           + 2 * 128 * 896 * 1152 + 2 * (LAYER - 896 * 1152) + PAIR * 128 + 2 * 896 * 151936)
+
     def test_attention_model_and_decode_rows_say_what_they_count(self):
         output = self.directory / "model.json"
         result = bench("--filter", "^(model|decode|startup)/qwen2.5-0.5b/bf16(/s128)?$", "--rounds=1", "--modules", self.modules,
                        "--json", output)
         self.assertEqual(result.returncode, 0, result.stderr)
         model, decode, startup = json.loads(output.read_text())
-        # 24 layers of 896x1152 + 896x896 + 896x9728 + 4864x896 weights, a head of 896 x 151936, 14 heads of 64.
-        # The last layer's attention, o_proj and feed-forward are needed for the last token alone.
-        layer = 896 * 1152 + 896 * 896 + 896 * 9728 + 4864 * 896
-        pair = 4 * 64 * 14
-        whole = 2 * 128 * layer + pair * 128 * 129 // 2
-        last = 2 * 128 * 896 * 1152 + 2 * (layer - 896 * 1152) + pair * 128
-        self.assertEqual(model["flops"], 23 * whole + last + 2 * 896 * 151936)
+        self.assertEqual(model["flops"], self.FLOPS_OF_128_TOKENS)
         self.assertAlmostEqual(model["ttft_ms"], 1e3 * model["seconds"], delta=model["seconds"])
         self.assertAlmostEqual(model["tokens_per_s"], 128 / model["seconds"], delta=0.001 * model["tokens_per_s"])
         self.assertFalse({"ttft_ms", "tokens_per_s"} & (decode.keys() | startup.keys() | self.rows[0].keys()))
-        weights = 24 * layer + 896 * 151936
+        weights = 24 * self.LAYER + 896 * 151936
         self.assertEqual(decode["probe"], "streaming read")
         # bf16, and the keys and values of 129 tokens; biases, gains and one row of the embedding are little.
         self.assertAlmostEqual(decode["bytes"], 2 * weights + 129 * 24 * 2 * 2 * 64 * 2, delta=1e6)
@@ -213,6 +253,20 @@ class Rows(unittest.TestCase):
         self.assertAlmostEqual(startup["ratio"], startup["first_seconds"] / startup["seconds"], delta=startup["ratio"] / 100)
         self.assertGreater(startup["compile_seconds"], 0)
         self.assertEqual([path.name for path in self.modules.glob("checkpoint-*")], ["checkpoint-qwen2.5-0.5b-bf16"])
+
+    def test_int8_models_count_the_work_of_bf16_and_fewer_bytes(self):
+        output = self.directory / "int8-model.json"
+        result = bench("--filter", "^(model|decode)/qwen2.5-0.5b/int8/s128$", "--rounds=1", "--modules", self.modules,
+                       "--json", output)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        model, decode = json.loads(output.read_text())
+        self.assertEqual((model["dtype"], model["flops"]), ("int8", self.FLOPS_OF_128_TOKENS))
+        self.assertEqual(model["probe"], self.INT8_PROBES[model["isa"]])
+        self.assertNotIn("quantize_seconds", model)
+        self.assertEqual(decode["probe"], "streaming read")
+        # A byte for each weight of the layers and a scale for each output channel; the LM head and the cache stay bf16.
+        self.assertAlmostEqual(decode["bytes"], 24 * (self.LAYER + 4 * (1152 + 896 + 9728 + 896)) + 2 * 896 * 151936
+                               + 129 * 24 * 2 * 2 * 64 * 2, delta=1.5e6)
 
     def test_attention_over_several_layouts(self):
         output = self.directory / "attention.json"
@@ -408,7 +462,7 @@ class CommandLine(unittest.TestCase):
         "json in no directory": (["--json=/nonexistent/rows.json", f"--filter={TINY}"], "'/nonexistent/rows.json'", "directory"),
         "cuda": (["--device=cuda"], "no CUDA device", "cuda"),
         "unknown device": (["--device=abacus"], "'abacus'", "expected cpu"),
-        "unknown isa": (["--isa=sse"], "--isa is 'sse'", "expected avx2, avx512, avx512_bf16 or amx_bf16"),
+        "unknown isa": (["--isa=sse"], "--isa is 'sse'", "expected avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16 or amx_bf16"),
         "isa of a GPU": (["--isa=avx2", "--device=cuda"], "--isa", "--device cuda"),
         "isa of tuning": (["--isa=avx2", "--tune"], "--isa", "--tune"),
         "tune without a device": (["--tune", "--device=cuda"], "no CUDA device", "cuda"),
@@ -441,6 +495,8 @@ class CommandLine(unittest.TestCase):
                              "6144x4096", "4096x4096", "28672x4096", "4096x14336")}
         wanted |= {f"attention/{dtype}/d{d}/s{s}" for dtype in ("bf16", "f32") for d in (64, 128) for s in (2048, 8192)}
         wanted |= {f"model/llama-3.2-1b/bf16/s{s}" for s in (128, 512, 1024, 2048, 4096, 8192, 16384)}
+        wanted |= {"gemm/int8/512x3072x2048", "gemm-small/int8/37x3072x2048", "gemm-small/int8/1x3072x2048",
+                   "model/llama-3.2-1b/int8/s512", "model/llama-3.2-1b/int8/s2048/contiguous", "decode/llama-3.2-1b/int8/s512"}
         wanted |= {"decode/llama-3.2-1b/bf16/s512", "gemm-avx2/bf16/512x6144x4096", "gemm-avx512/bf16/512x6144x4096"}
         self.assertEqual(wanted - names, set())
 
@@ -451,7 +507,8 @@ class CommandLine(unittest.TestCase):
         expected = {f"gemm-small/bf16/{m}x{nk}" for m in (1, 2, 4, 8, 9, 16, 24) for nk in ("3072x2048", "4096x14336")}
         expected |= {f"decode/llama-3.2-1b/bf16/s{s}{layout}" for s in (4096, 8192) for layout in ("", "/contiguous")}
         expected |= {f"model/llama-3.2-1b/{row}" for s in (128, 512, 2048) for row in (f"f32/s{s}", f"f16/s{s}/contiguous")}
-        expected |= {"model/llama-3-8b/bf16/s512", "model/llama-3-8b/bf16/s2048"}
+        expected |= {f"model/llama-3-8b/{dtype}/s{s}" for dtype in ("bf16", "int8") for s in (512, 2048)}
+        expected |= {"gemm/int8/2048x3072x2048", "gemm-small/int8/37x3072x2048", "model/llama-3.2-1b/int8/s128"}
         expected |= {f"attention/{dtype}/d{d}/s{s}/{layout}" for dtype in ("bf16", "f32") for d in (64, 128)
                      for s in (2048, 8192) for layout in ("head_major", "paged_nhd_16")}
         self.assertEqual(expected - left_out, set())
@@ -471,6 +528,10 @@ class CommandLine(unittest.TestCase):
             self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "", ""))
             machine = json.loads(path.read_text())
             self.assertEqual(machine["threads"], 1)
+            flags = pathlib.Path("/proc/cpuinfo").read_text().split()
+            self.assertEqual({(peak["instruction"], peak["isa"]) for peak in machine["peaks"] if peak["dtype"] == "int8"},
+                             {(f"vpdpbusd {width}", isa) for width, isa in (("ymm", "avx_vnni"), ("zmm", "avx512_vnni"))
+                              if isa in flags})
             for peak in machine["peaks"]:
                 self.assertEqual(len(peak["gflops"]), 1)
                 self.assertGreater(peak["gflops"][0], 0)
