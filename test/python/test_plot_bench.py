@@ -60,6 +60,23 @@ class PlotBench(unittest.TestCase):
         self.assertIn("| `model/llama-3.2-1b/bf16/s512` | 1 | 0.910 | 1.70x | 2.0% |", result.stdout)
         self.assertIn("| `model/x/f32/s512` | 1 | 0.910 |  | 2.0% |", result.stdout)
 
+    def test_rows_of_int8(self):
+        gemm = {**GEMM, "name": "gemm/int8/512x6144x4096", "vfmadd231ps_ratio": 3.2, "seconds": 0.02, "quantize_seconds": 0.0005}
+        model = {**MODEL, "name": "model/llama-3.2-1b/int8/s512", "vfmadd231ps_ratio": 2.9}
+        result = self.run_on([gemm, model])
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn("(after the dot: to the vfmadd231ps probe; in brackets: over", result.stdout)
+        self.assertIn("| 6144x4096 | llama-3-8b qkv | 0.900 · 3.20 (1.02x) |", result.stdout)
+        self.assertIn("| row | threads | µs | of the gemm's time |\n| --- | ---: | ---: | ---: |\n"
+                      "| `gemm/int8/512x6144x4096` | 1 | 500 | 2.5% |\n", result.stdout)
+        result = self.run_on([gemm, model, {**GEMM, "vdpbf16ps_ratio": 1.8}, {**MODEL, "vdpbf16ps_ratio": 1.7}])
+        self.assertIn("(after the dot: to the vdpbf16ps probe (bf16); after the dot: to the vfmadd231ps probe (int8); in brackets:",
+                      result.stdout)
+        self.assertIn("| row | threads | ratio | to vdpbf16ps | to vfmadd231ps | spread |", result.stdout)
+        self.assertIn("| `model/llama-3.2-1b/int8/s512` | 1 | 0.910 |  | 2.90x | 2.0% |", result.stdout)
+        result = self.run_on([{**gemm, "quantize_seconds": "1"}])
+        self.assertIn('row 0 has quantize_seconds "1", expected a number', result.stderr)
+
     def test_a_section_of_the_page(self):
         page = self.directory / "page.md"
         text = ("one\n<!-- prefill-bench: begin -->\nA\n<!-- prefill-bench: end -->\n"
