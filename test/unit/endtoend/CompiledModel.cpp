@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <stdexcept>
 
 namespace prefill::test {
@@ -55,9 +56,12 @@ static const Compiled &compile(const std::string &name,
   };
   static Scratch scratch;
   static std::map<std::string, Compiled> compiled;
-  std::string options = " --target=" + target + " --dtype=" + dtype +
-                        " --kv-layout=" + layout +
-                        (deterministic ? " --deterministic" : "");
+  size_t plus = dtype.find('+');
+  std::string options =
+      " --target=" + target + " --dtype=" + dtype.substr(0, plus) +
+      (plus == std::string::npos ? std::string()
+                                 : " --weights=" + dtype.substr(plus + 1)) +
+      " --kv-layout=" + layout + (deterministic ? " --deterministic" : "");
   Compiled &entry = compiled[name + options];
   if (!entry.file.empty())
     return entry;
@@ -213,7 +217,15 @@ static int64_t goldenRow(int64_t count) {
 double CompiledModel::goldenError(const std::string &dtype,
                                   int64_t count) const {
   std::ifstream file(directory + "/golden.json");
-  return nlohmann::json::parse(file)[dtype + "_rel_error"][goldenRow(count)];
+  nlohmann::json golden = nlohmann::json::parse(file);
+  std::istringstream parts(dtype);
+  double sum = 0;
+  for (std::string part; std::getline(parts, part, '+');)
+    if (part != "f32") {
+      double error = golden.at(part + "_rel_error").at(goldenRow(count));
+      sum += error * error;
+    }
+  return std::sqrt(sum);
 }
 
 Logits CompiledModel::golden(int64_t count) const {

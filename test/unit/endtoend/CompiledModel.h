@@ -49,6 +49,7 @@ public:
   /// Compiles test/golden/`name` for the device, a cpu or an emulated chip
   /// (once for each set of arguments; later calls take the file of the first)
   /// and loads it. Throws on failure, with the tool's or the runtime's message.
+  /// `dtype` is f32, bf16, f16, or f32+int8, bf16+int8: with weights of int8.
   /// `deterministic`: attention's keys are never split.
   CompiledModel(const std::string &name, const std::string &dtype,
                 const std::string &layout = "contiguous",
@@ -61,8 +62,9 @@ public:
   /// transformers' f32 logits for a prompt of `count` tokens; `count` is one of
   /// the golden lengths.
   Logits golden(int64_t count) const;
-  /// Relative error of transformers' own run in `dtype`, bf16 or f16, against
-  /// `golden`.
+  /// Relative error against `golden` that `dtype` is good for: transformers'
+  /// own in bf16 and f16, 0 in f32; with "+int8" that of quantizing too, as
+  /// python/numpy_decoder.py has it. The two add like independent errors.
   double goldenError(const std::string &dtype, int64_t count) const;
   /// Logits of every row of a prompt of `count` tokens, by the reference in
   /// f64.

@@ -11,6 +11,19 @@ namespace {
 // f32 against transformers; test/golden/README.md derives it.
 constexpr double kTolerance = 1e-5;
 
+double allowedError(const CompiledModel &model, const std::string &dtype,
+                    int64_t length) {
+  return dtype == "f32" ? kTolerance : 2 * model.goldenError(dtype, length);
+}
+
+/// GoogleTest wants names of letters, digits and underscores.
+std::string testName(std::string name) {
+  for (char &c : name)
+    if (!isalnum(static_cast<unsigned char>(c)))
+      c = '_';
+  return name;
+}
+
 struct Variant {
   const char *model, *dtype, *layout;
 };
@@ -22,16 +35,14 @@ void PrintTo(const Variant &variant, std::ostream *os) {
 class EndToEnd : public testing::TestWithParam<Variant> {
 protected:
   CompiledModel model{GetParam().model, GetParam().dtype, GetParam().layout};
-  bool isF32() const { return std::string(GetParam().dtype) == "f32"; }
 };
 
 TEST_P(EndToEnd, PrefillThenDecodeIsThePromptInOneCall) {
   for (int64_t length : {2, 65, 129}) {
     std::vector<int32_t> tokens = model.tokens(length);
     Logits whole = model.run().prefill(tokens);
-    if (isF32()) {
-      EXPECT_LT(relativeError(whole, model.golden(length)), kTolerance);
-    }
+    EXPECT_LT(relativeError(whole, model.golden(length)),
+              allowedError(model, GetParam().dtype, length));
     // One prefill and decode steps; all decode steps; even and odd chunks.
     for (const std::vector<size_t> &sizes :
          {std::vector<size_t>{size_t(length) - 1, 1},
@@ -126,14 +137,14 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{"mistral-window", "bf16", "contiguous"},
                     Variant{"llama-gqa3", "bf16", "paged_vnni"},
                     Variant{"qwen3", "f32", "paged_vnni"},
-                    Variant{"mistral-window", "bf16", "paged_vnni"}),
+                    Variant{"mistral-window", "bf16", "paged_vnni"},
+                    Variant{"llama-gqa3", "f32+int8", "contiguous"},
+                    Variant{"llama-gqa3", "bf16+int8", "paged_vnni"},
+                    Variant{"qwen3", "f32+int8", "head_major"},
+                    Variant{"mistral-window", "bf16+int8", "paged_nhd:64"}),
     [](const testing::TestParamInfo<Variant> &info) {
-      std::string name = std::string(info.param.model) + "_" +
-                         info.param.dtype + "_" + info.param.layout;
-      for (char &c : name)
-        if (!isalnum(static_cast<unsigned char>(c)))
-          c = '_';
-      return name;
+      return testName(std::string(info.param.model) + "_" + info.param.dtype +
+                      "_" + info.param.layout);
     });
 
 /// Every instruction set that this CPU has, whichever it would choose.
@@ -147,6 +158,9 @@ protected:
       GTEST_SKIP() << device << ": " << prefill_last_error();
     prefill_device_destroy(probe);
   }
+  bool isInt8() const {
+    return std::string(dtype).find("int8") != std::string::npos;
+  }
   const char *device = std::get<0>(GetParam()),
              *dtype = std::get<1>(GetParam());
 };
@@ -157,23 +171,25 @@ TEST_P(IsaVariant, AgreesWithTransformers) {
                                      "qwen3"};
   if (std::string(dtype) == "f16")
     names = {"llama-f16"};
+  if (isInt8()) // The others add nothing to the products of integers.
+    names = {"llama-gqa3"};
   for (const char *name : names) {
     CompiledModel model(name, dtype, "contiguous", device);
     EXPECT_EQ("cpu:" + model.variant(), device);
     for (int64_t length : {1, 2, 65, 129, 513}) {
       double error = relativeError(model.run().prefill(model.tokens(length)),
                                    model.golden(length));
-      EXPECT_LT(error, std::string(dtype) == "f32"
-                           ? kTolerance
-                           : 2 * model.goldenError(dtype, length))
+      EXPECT_LT(error, allowedError(model, dtype, length))
           << name << ", " << length << " tokens";
     }
   }
 }
 
 TEST_P(IsaVariant, EveryWayToRunAPromptGivesTheSameBits) {
-  CompiledModel model("llama-gqa3", dtype, "paged_nhd:16", device);
-  CompiledModel oneThread("llama-gqa3", dtype, "paged_nhd:16", device, 1);
+  // A module that other tests have compiled.
+  const char *layout = isInt8() ? "contiguous" : "paged_nhd:16";
+  CompiledModel model("llama-gqa3", dtype, layout, device);
+  CompiledModel oneThread("llama-gqa3", dtype, layout, device, 1);
   std::vector<int32_t> tokens = model.tokens(129);
   Logits whole = model.run().prefill(tokens);
   EXPECT_EQ(oneThread.run().prefill(tokens), whole) << "one thread";
@@ -201,6 +217,8 @@ TEST_P(IsaVariant, PoisonDoesNotMatter) {
   for (std::string layout : {"contiguous", "paged_vnni"}) {
     if (layout == "paged_vnni" && std::string(dtype) == "f16")
       continue; // no such pages
+    if (layout == "paged_vnni" && std::string(dtype) == "f32+int8")
+      continue; // not compiled elsewhere
     SCOPED_TRACE(layout);
     CompiledModel model(name, dtype, layout, device);
     EXPECT_EQ("cpu:" + model.variant(), device);
@@ -209,8 +227,8 @@ TEST_P(IsaVariant, PoisonDoesNotMatter) {
 }
 
 std::string nameOf(const testing::TestParamInfo<IsaVariant::ParamType> &info) {
-  return std::string(std::get<0>(info.param)).substr(4) + "_" +
-         std::get<1>(info.param);
+  return testName(std::string(std::get<0>(info.param)).substr(4) + "_" +
+                  std::get<1>(info.param));
 }
 INSTANTIATE_TEST_SUITE_P(
     All, IsaVariant,
@@ -219,11 +237,71 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values("f32", "bf16", "f16")),
     nameOf);
 INSTANTIATE_TEST_SUITE_P(Tiles, IsaVariant,
-                         testing::Values(std::tuple("cpu:amx_bf16", "bf16")),
+                         testing::Values(std::tuple("cpu:amx_bf16", "bf16"),
+                                         std::tuple("cpu:amx_bf16",
+                                                    "bf16+int8")),
                          nameOf);
+INSTANTIATE_TEST_SUITE_P(
+    Int8, IsaVariant,
+    testing::Combine(testing::Values("cpu:avx2", "cpu:avx_vnni", "cpu:avx512",
+                                     "cpu:avx512_vnni", "cpu:avx512_bf16"),
+                     testing::Values("f32+int8", "bf16+int8")),
+    nameOf);
+
+/// A variant and one with vectors of the same width, without its instructions.
+class IntegerInstructions
+    : public testing::TestWithParam<std::pair<const char *, const char *>> {};
+
+// Sums of integers are exact whatever adds them. All else of f32 is the same
+// code where vectors are equally wide.
+TEST_P(IntegerInstructions, DoNotChangeABit) {
+  Logits logits[2];
+  int next = 0;
+  for (std::string variant : {GetParam().first, GetParam().second}) {
+    std::string device = "cpu:" + variant;
+    prefill_device *probe = nullptr;
+    if (prefill_device_create(device.c_str(), 1, &probe) != PREFILL_OK)
+      GTEST_SKIP() << device << ": " << prefill_last_error();
+    prefill_device_destroy(probe);
+    CompiledModel model("llama-gqa3", "f32+int8", "contiguous", device);
+    EXPECT_EQ(model.variant(), variant);
+    logits[next++] = model.run().prefill(model.tokens(129));
+  }
+  EXPECT_EQ(logits[0], logits[1]);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, IntegerInstructions,
+                         testing::Values(std::pair("avx_vnni", "avx2"),
+                                         std::pair("avx512_vnni", "avx512"),
+                                         std::pair("avx512_bf16", "avx512")),
+                         [](const auto &info) {
+                           return std::string(info.param.first);
+                         });
+
+// Four of them quantize.
+TEST(Int8Weights, NineLaunchesALayer) {
+  CompiledModel model("llama-gqa3", "f32+int8");
+  EXPECT_EQ(model.info().kernels_per_layer, 9);
+  std::vector<prefill_launch_info> launches = model.launches();
+  int64_t layers = model.info().num_layers;
+  ASSERT_EQ(int64_t(launches.size()), 9 * layers + 3);
+  const char *names[] = {"quantize_qkv_proj",
+                         "qkv_proj",
+                         "attention",
+                         "quantize_o_proj",
+                         "o_proj",
+                         "quantize_gate_up_proj",
+                         "gate_up_proj",
+                         "quantize_down_proj",
+                         "down_proj"};
+  for (int64_t i = 0; i < 9 * layers; ++i) {
+    EXPECT_EQ(launches[i + 1].layer, i / 9);
+    EXPECT_STREQ(launches[i + 1].name, names[i % 9]);
+  }
+}
 
 TEST(Threads, DoNotChangeABit) {
-  for (const char *dtype : {"f32", "bf16"}) {
+  for (const char *dtype : {"f32", "bf16", "f32+int8", "bf16+int8"}) {
     CompiledModel one("llama-gqa3", dtype, "contiguous", "cpu", 1);
     CompiledModel many("llama-gqa3", dtype, "contiguous", "cpu", 7);
     EXPECT_EQ(one.run().prefill(one.tokens(513)),
