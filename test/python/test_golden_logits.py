@@ -43,10 +43,11 @@ DTYPES = ["f32", "bf16"]
 LAYOUTS = ["contiguous", "head_major", "paged_nhd:16", "paged_vnni"]
 LAYOUT_MODELS = ["llama-gqa3", "mistral-window"]
 # One for each part of a module that int8 weights change: biases, tied embeddings, weights in several files, norms between
-# projection and attention, a checkpoint of f16. The other models have the same layers with other angles or masks.
+# projection and attention, f16. The other models have the same layers with other angles or masks.
 INT8_MODELS = {
     "f32": ["llama-bias", "llama-gqa3", "llama-rope-llama3", "llama-sharded", "qwen3"],
-    "bf16": ["llama-f16", "llama-gqa3"],
+    "bf16": ["llama-gqa3"],
+    "f16": ["llama-f16"],
 }
 INT8_LAYOUTS = ["paged_nhd:16", "paged_vnni"]
 # Variants whose vectors are equally wide differ in the instruction that multiplies integers, which is exact.
