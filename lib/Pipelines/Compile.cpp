@@ -29,7 +29,7 @@ SmallVector<const CpuIsa *> mlir::prefill::cpuIsasOf(ModuleOp tiled) {
       return;
     Type element = getElementTypeOrSelf(op->getOperand(0));
     multipliesBf16 |= element.isBF16();
-    multipliesInt8 |= element.isInteger(8);
+    multipliesInt8 |= element.isSignlessInteger(8);
   });
   SmallVector<const CpuIsa *> isas;
   for (const CpuIsa &isa : cpuIsas())

@@ -50,7 +50,7 @@ double mlir::prefill::reference::roundTo(Type elementType, double value) {
     return roundToBits(value, 7, -126, 127);
   if (elementType.isF16())
     return roundToBits(value, 10, -14, 15);
-  assert((elementType.isF64() || elementType.isInteger(8)) &&
+  assert((elementType.isF64() || elementType.isSignlessInteger(8)) &&
          "verifiers admit f64, f32, bf16, f16 and i8");
   return value;
 }

@@ -52,7 +52,7 @@ struct GemmShape {
                        : blockN / groupN * panelsPerGroup();
   }
   int64_t kPackSize() const { return kPack(elementType); }
-  bool isInt8() const { return elementType.isInteger(8); }
+  bool isInt8() const { return elementType.isSignlessInteger(8); }
   int64_t steps() const { return llvm::divideCeil(k, kPackSize()); }
   int64_t blockSteps() const { return llvm::divideCeil(blockK, kPackSize()); }
   bool onePass() const { return blockK >= k; }
@@ -64,12 +64,12 @@ struct GemmShape {
   int64_t pitch() const { return llvm::alignTo(blockN, kPanelN) + kPanelN; }
 };
 
-/// k of a pass whose rows are copied: the copy takes half of the room, as the
-/// rows themselves pass through the same cache.
-int64_t stagedBlockK(int64_t blockK, Type elementType, Type staged) {
-  int64_t bytes = blockK * elementType.getIntOrFloatBitWidth() / 8;
-  int64_t fitting = bytes / 2 / (staged.getIntOrFloatBitWidth() / 8);
-  return std::max<int64_t>(fitting / 2 * 2, 2);
+/// k of a pass whose rows are copied as f32: the copy takes half of the room,
+/// as the rows themselves pass through the same cache.
+int64_t stagedBlockK(int64_t blockK, Type elementType) {
+  int64_t bits = elementType.getIntOrFloatBitWidth();
+  int64_t pairs = blockK * bits / 32 / 2 / 2;
+  return std::max<int64_t>(2 * pairs, 2);
 }
 
 /// What the rows of many are always copied as; null: they may stay as they are.
@@ -115,10 +115,9 @@ FailureOr<GemmShape> shapeOf(GemmOp gemm, const CpuIsa &isa) {
            << kBlockKAttr << " = " << shape.blockK
            << "; expected a positive multiple of " << shape.kPackSize();
   if (auto blockK = gemm->getAttrOfType<IntegerAttr>(kBlockKAttr))
-    if (Type staged = stagedType(isa, shape.elementType);
-        staged && !shape.isInt8())
-      shape.blockK = std::min(
-          shape.k, stagedBlockK(blockK.getInt(), shape.elementType, staged));
+    if (isa.convertsLeftOperand(shape.elementType))
+      shape.blockK =
+          std::min(shape.k, stagedBlockK(blockK.getInt(), shape.elementType));
   shape.widensWeight = isa.widensWeight(shape.elementType);
   shape.widenBlockK = std::min(shape.steps() * shape.kPackSize(), kWidenBlockK);
   shape.usesAmx = gemmUsesAmx(isa, shape.elementType, shape.k);
@@ -543,8 +542,8 @@ private:
   int64_t unrollOf(Type elementType, int64_t blockSteps) const {
     int64_t perStep = shape.kPackSize() / kPack(elementType);
     int64_t divisor = std::gcd(shape.steps(), blockSteps) * perStep;
-    bool usesFma = isa.macKind(elementType) != MacKind::Bf16Dot;
-    return usesFma && divisor % kFmaUnroll == 0 ? kFmaUnroll : 1;
+    bool isDotBf16 = isa.macKind(elementType) == MacKind::Bf16Dot;
+    return !isDotBf16 && divisor % kFmaUnroll == 0 ? kFmaUnroll : 1;
   }
 
   /// Offsets of rows in the stage.

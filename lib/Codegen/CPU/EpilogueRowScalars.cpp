@@ -1,5 +1,6 @@
 //===- EpilogueRowScalars.cpp - nodes that are one value for a row --------===//
 #include "Epilogue.h"
+#include "Int8Rows.h"
 #include "VectorMemory.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"

@@ -52,7 +52,7 @@ public:
   }
 
 private:
-  bool isInt8() const { return tile.elementType.isInteger(8); }
+  bool isInt8() const { return tile.elementType.isSignlessInteger(8); }
 
   void stageRow(Value row) {
     Value from = b.mul(b.add(tile.firstRow, row), tile.inputPitch);
@@ -95,7 +95,8 @@ private:
   bool prefetches(int64_t rows) const {
     if (isa.prefetchesForFewRows())
       return true;
-    bool split = isa.macKind(tile.elementType) == MacKind::Bf16Split;
+    MacKind kind = isa.macKind(tile.elementType);
+    bool split = kind == MacKind::Bf16Split || kind == MacKind::Int8Split;
     return rows * (split ? 2 : 1) >= kWeightPrefetchCycles;
   }
 

@@ -15,6 +15,11 @@
 
 namespace mlir::prefill {
 
+/// Of quantize_rows (docs/spec.md): the integer that a row's largest magnitude
+/// becomes, and the magnitude below which the row is zeros.
+inline constexpr double kQuantizedSteps = 127;
+inline constexpr double kQuantizedMinimum = 0x1p-100;
+
 /// What quantize_rows adds to each integer: 128 for vpdpbusd, else 0.
 int64_t int8RowBias(const CpuIsa &isa);
 

@@ -24,7 +24,7 @@ static constexpr CpuIsa kIsas[] = {
 };
 
 MacKind CpuIsa::macKind(Type elementType) const {
-  if (elementType.isInteger(8))
+  if (elementType.isSignlessInteger(8))
     return hasInt8Dot ? MacKind::Int8Dot : MacKind::Int8Split;
   if (elementType.isF16())
     return MacKind::F16Convert;
@@ -63,7 +63,7 @@ std::string prefill::cpuIsaNames() {
 }
 
 int64_t prefill::kPack(Type elementType) {
-  if (elementType.isInteger(8))
+  if (elementType.isSignlessInteger(8))
     return 4;
   return elementType.isBF16() ? 2 : 1;
 }

@@ -62,16 +62,20 @@ public:
       break;
     }
     case MacKind::Int8Dot: {
-      SmallVector<Value> columns = loadInt8Columns();
-      multiplyInts(acc, columns, b.getI8Type(), 0, emitInt8Dot);
+      SmallVector<Value> columns =
+          asWords(loadColumns(b.getI8Type(), 4 * lanes));
+      size_t vectors = columns.size();
+      for (auto [r, rowOffset] : llvm::enumerate(ops.aRowOffsets)) {
+        Value row = loadWord(b.getI8Type(), b.add(rowOffset, aStep));
+        for (size_t v = 0; v < vectors; ++v) {
+          Value &sum = acc[r * vectors + v];
+          sum = emitInt8Dot(b, sum, row, columns[v]);
+        }
+      }
       break;
     }
     case MacKind::Int8Split:
-      // As with split pairs of bf16: the halves one after the other leave room
-      // in registers.
-      for (int64_t part : {0, 1})
-        multiplyInts(acc, loadInt8Halves(part), b.getI16Type(), 2 * part,
-                     emitInt16Dot);
+      multiplySplitInts(acc);
       break;
     case MacKind::Bf16Split: {
       if (ops.unknownZero && lanes < 16) {
@@ -106,11 +110,6 @@ private:
     });
   }
 
-  /// Four k of each column in a word.
-  SmallVector<Value> loadInt8Columns() {
-    return asWords(loadColumns(b.getI8Type(), 4 * lanes));
-  }
-
   SmallVector<Value> asWords(ArrayRef<Value> columns) {
     return llvm::map_to_vector(columns, [&](Value ints) -> Value {
       return vector::BitCastOp::create(
@@ -138,18 +137,32 @@ private:
     return asWords(columns);
   }
 
-  /// A word of every row, `part` elements on in the step, times the columns.
-  void multiplyInts(SmallVector<Value> &acc, ArrayRef<Value> columns,
-                    Type rowType, int64_t part,
-                    Value (*dot)(KernelBuilder &, Value, Value, Value)) {
-    size_t vectors = columns.size();
-    for (auto [r, rowOffset] : llvm::enumerate(ops.aRowOffsets)) {
-      Value row = loadWord(rowType, b.add(b.add(rowOffset, aStep), part));
-      for (size_t v = 0; v < vectors; ++v) {
-        Value &sum = acc[r * vectors + v];
-        sum = dot(b, sum, row, columns[v]);
-      }
-    }
+  /// The even and the odd k of each four. With 32 registers a row takes both at
+  /// once; with 16, which do not hold both halves of the columns, the halves
+  /// come one after the other. (LLVM adds the products of both halves first, so
+  /// that the former order would keep as many products as there are sums.)
+  void multiplySplitInts(SmallVector<Value> &acc) {
+    SmallVector<Value> halves[] = {loadInt8Halves(0), {}};
+    if (lanes >= 16)
+      halves[1] = loadInt8Halves(1);
+    size_t vectors = halves[0].size();
+    auto multiply = [&](ArrayRef<int64_t> parts) {
+      for (auto [r, rowOffset] : llvm::enumerate(ops.aRowOffsets))
+        for (int64_t part : parts) {
+          // Two 16-bit integers of the row.
+          Value row = loadWord(b.getI16Type(),
+                               b.add(b.add(rowOffset, aStep), 2 * part));
+          for (size_t v = 0; v < vectors; ++v) {
+            Value &sum = acc[r * vectors + v];
+            sum = emitInt16Dot(b, sum, row, halves[part][v]);
+          }
+        }
+    };
+    if (lanes >= 16)
+      return multiply({0, 1});
+    multiply({0});
+    halves[1] = loadInt8Halves(1);
+    multiply({1});
   }
 
   /// One k, the `part`-th of the step: every row's scalar times the columns.
@@ -226,7 +239,7 @@ SmallVector<Value> prefill::panelVectorOffsets(KernelBuilder &b,
 
 VectorType prefill::accumulatorType(KernelBuilder &b, const CpuIsa &isa,
                                     Type elementType) {
-  if (elementType.isInteger(8))
+  if (elementType.isSignlessInteger(8))
     return VectorType::get({isa.lanes}, b.getI32Type());
   return b.vectorF32(isa.lanes);
 }

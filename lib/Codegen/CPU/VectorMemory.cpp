@@ -43,7 +43,8 @@ Value prefill::loadColumns(KernelBuilder &b, Value memref, ValueRange indices,
     Value bits = LLVM::MaskedLoadOp::create(
         b, ints, elementAddress(b, memref, indices), mask, zero,
         /*alignment=*/2);
-    if (element.isBF16()) { // as below, but for LLVM and its lone bf16
+    // LLVM may make a lone bf16 of a mask of few lanes, hence no extf.
+    if (element.isBF16()) {
       auto words = VectorType::get({lanes}, b.getI32Type());
       Value shifted = arith::ShLIOp::create(
           b, arith::ExtUIOp::create(b, words, bits), b.splatI32(16, lanes));

@@ -24,8 +24,8 @@ namespace prefill::rt {
 class ActivationArena {
 public:
   /// Evaluates the schedule and takes the memory (class activation_peak).
-  /// Contents are undefined afterwards, NaN (-128 in 8-bit integers) in poison
-  /// mode. Grows, never shrinks.
+  /// Contents are undefined afterwards, NaN (int8Pattern in 8-bit integers) in
+  /// poison mode. Grows, never shrinks.
   Result<void> prepare(const module::Schedule &schedule, int64_t rowsPad,
                        int64_t logitRowsPad, bool poison, Allocator &allocator);
 
@@ -39,8 +39,9 @@ public:
 
   // ---- Poison mode.
 
-  /// NaN (-128 in 8-bit integers) into the rows of every buffer from `rows` (or
-  /// `logitRows`) on: rows that exist only for padding must never matter.
+  /// NaN (int8Pattern in 8-bit integers) into the rows of every buffer from
+  /// `rows` (or `logitRows`) on: rows that exist only for padding must never
+  /// matter.
   Result<void> poisonPaddedRows(const module::Schedule &schedule, int64_t rows,
                                 int64_t logitRows);
   /// "before buffer 'x'", "behind buffer 'x'", or empty: where a canary died.

@@ -9,8 +9,8 @@ namespace prefill::rt {
 
 /// All bits set: a NaN in f32, bf16 and f16.
 inline constexpr int nanPattern = 0xff;
-/// -128 in each 8-bit integer: what no quantization gives, and large.
-inline constexpr int int8Pattern = 0x80;
+/// In each 8-bit integer: -64, or 64 where kernels hold rows with 128 added.
+inline constexpr int int8Pattern = 0xc0;
 /// What lies around a buffer and must not change.
 inline constexpr int canaryPattern = 0xc5;
 inline constexpr uint64_t canaryBytes = 64;

@@ -392,6 +392,53 @@ func.func @f(%x: tensor<?x8xf32>) {
 
 // -----
 
+// EPILOGUE-C5
+func.func @f(%x: tensor<?x8xi8>) {
+  // expected-error @below {{'prefill.rowwise' op yields 'tensor<?x8xi8>', expected integers of quantize_rows alone}}
+  %0 = prefill.rowwise : tensor<?x8xi8> body {
+    prefill.yield %x : tensor<?x8xi8>
+  }
+  return
+}
+
+// -----
+
+// EPILOGUE-C6
+func.func @f(%x: tensor<?x8xf32>) {
+  // expected-error @below {{'prefill.rowwise' op stores a result of prefill.quantize_rows as 'tensor<?x1xbf16>', expected f32}}
+  %0:2 = prefill.rowwise : tensor<?x8xi8>, tensor<?x1xbf16> body {
+    %q, %s = prefill.quantize_rows %x : tensor<?x8xf32> -> tensor<?x8xi8>, tensor<?x1xf32>
+    prefill.yield %q, %s : tensor<?x8xi8>, tensor<?x1xf32>
+  }
+  return
+}
+
+// -----
+
+// EPILOGUE-C6
+func.func @f(%x: tensor<?x8xf32>) {
+  // expected-error @below {{'prefill.rowwise' op stores a result of prefill.row_sumsq as 'tensor<?x1xbf16>', expected f32}}
+  %0 = prefill.rowwise : tensor<?x1xbf16> body {
+    %s = prefill.row_sumsq %x : tensor<?x8xf32> -> tensor<?x1xf32>
+    prefill.yield %s : tensor<?x1xf32>
+  }
+  return
+}
+
+// -----
+
+// Eight bits with a sign of their own are no i8.
+func.func @f(%x: tensor<?x8xsi8>, %w: tensor<4x8xsi8>) {
+  // expected-error @below {{'prefill.gemm' op input is 'tensor<?x8xsi8>', expected elements of}}
+  %0 = prefill.gemm %x, %w : tensor<?x8xsi8>, tensor<4x8xsi8> -> tensor<?x4xf32> epilogue {
+  ^bb0(%acc: tensor<?x4xf32>):
+    prefill.yield %acc : tensor<?x4xf32>
+  }
+  return
+}
+
+// -----
+
 // QUANTIZE_ROWS-C1
 func.func @f(%x: tensor<?x8xi8>) {
   // expected-error @below {{'prefill.quantize_rows' op input is 'tensor<?x8xi8>', expected elements of f64, f32, bf16 or f16}}

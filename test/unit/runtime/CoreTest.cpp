@@ -211,7 +211,7 @@ TEST(ActivationArena, PoisonIsNaNOrTheIntegerThatNobodyWrites) {
     return copy;
   };
   EXPECT_THAT(rows(floats, 0, 4), testing::Each(0xff));
-  EXPECT_THAT(rows(integers, 0, 4), testing::Each(0x80));
+  EXPECT_THAT(rows(integers, 0, 4), testing::Each(0xc0));
   for (uint32_t index : {floats, integers})
     ASSERT_TRUE(allocator.memory().fill(
         arena.buffer(index), 1, arena.bytes(*schedule.buffers()->Get(index))));
@@ -219,7 +219,7 @@ TEST(ActivationArena, PoisonIsNaNOrTheIntegerThatNobodyWrites) {
   for (uint32_t index : {floats, integers})
     EXPECT_THAT(rows(index, 0, 3), testing::Each(1));
   EXPECT_THAT(rows(floats, 3, 4), testing::Each(0xff));
-  EXPECT_THAT(rows(integers, 3, 4), testing::Each(0x80));
+  EXPECT_THAT(rows(integers, 3, 4), testing::Each(0xc0));
   auto damage = arena.damage(schedule);
   ASSERT_TRUE(damage);
   EXPECT_EQ(*damage, "");

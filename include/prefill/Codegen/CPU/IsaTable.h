@@ -51,8 +51,8 @@ struct CpuIsa {
   bool hasTiles;
   /// AVX-VNNI or AVX512-VNNI: vpdpbusd.
   bool hasInt8Dot;
-  /// All that it has before a more general variant is vpdpbusd, so that only
-  /// modules with weights of 8 bits have code for it.
+  /// It differs from the variant before it by vpdpbusd alone: only modules with
+  /// weights of 8 bits have code for it.
   bool onlyInt8;
 
   /// `elementType` is f32, bf16, f16 or i8.

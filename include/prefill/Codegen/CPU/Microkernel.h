@@ -16,8 +16,8 @@ struct MicrokernelOperands {
   Type elementType;
   /// Flat memref of the left operand, of that type or f32 (always f32 where it
   /// is f16, or bf16 without vdpbf16ps); row r's element k is at
-  /// aRowOffsets[r] + k. bf16 rows are read in pairs of k. For i8 the copies of
-  /// Int8Rows.h.
+  /// aRowOffsets[r] + k. bf16 rows are read in pairs of k. i8 rows are read
+  /// in fours of k, as Int8Rows.h says.
   Value a;
   SmallVector<Value> aRowOffsets;
   /// Flat memref of the right operand in packed order: step s (k_pack

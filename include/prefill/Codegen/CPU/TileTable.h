@@ -14,11 +14,12 @@ namespace mlir::prefill {
 inline constexpr int64_t kCacheLineBytes = 64;
 
 /// Steps of an iteration of a gemm's tallest microkernel of f32 multiply-adds,
-/// where the steps of every pass are a multiple of it. Measured on Emerald
-/// Rapids at 512 rows with 1 and 4: f32 0.85 and 0.88 of the peak, bf16 on AVX2
-/// 0.77 and 0.82; 8 is level. Few rows, which are bound by memory, and
-/// attention (1 % there) go without, as does vdpbf16ps, of which CPUs do half
-/// as many a cycle, so that there is room for what else a step takes.
+/// or of 8-bit integers, where the steps of every pass are a multiple of it.
+/// Measured on Emerald Rapids at 512 rows with 1 and 4: f32 0.85 and 0.88 of
+/// the peak, bf16 on AVX2 0.77 and 0.82; 8 is level. Few rows, which are bound
+/// by memory, and attention (1 % there) go without, as does vdpbf16ps, of which
+/// CPUs do half as many a cycle, so that there is room for what else a step
+/// takes.
 inline constexpr int64_t kFmaUnroll = 4;
 
 /// A weight that streams from memory is asked for this far ahead of its use,

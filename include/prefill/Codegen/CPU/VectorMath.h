@@ -10,11 +10,6 @@
 
 namespace mlir::prefill {
 
-/// Of quantize_rows (docs/spec.md): the integer that a row's largest magnitude
-/// becomes, and the magnitude below which the row is zeros.
-inline constexpr double kQuantizedSteps = 127;
-inline constexpr double kQuantizedMinimum = 0x1p-100;
-
 /// e^x to about 1 ulp. x is clamped to [-87.3, 88.3], so that neither
 /// infinity nor a denormal comes out.
 Value emitExp(KernelBuilder &b, Value x);

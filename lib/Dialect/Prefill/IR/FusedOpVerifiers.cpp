@@ -2,6 +2,7 @@
 // Each rule carries its number in docs/spec.md.
 //===----------------------------------------------------------------------===//
 #include "ShapeChecks.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -26,6 +27,24 @@ static LogicalResult verifyTileForm(Operation *op, size_t numIndices,
   return success();
 }
 
+/// EPILOGUE-C5, EPILOGUE-C6: what stores of kernels know no conversion for.
+/// `stored` is the type of the result or buffer that the value goes to.
+static LogicalResult verifyStored(Operation *op, Value value, Type stored) {
+  auto quantize = value.getDefiningOp<QuantizeRowsOp>();
+  bool isInteger = isa<TensorType>(value.getType()) &&
+                   elementTypeOf(value).isSignlessInteger(8);
+  if (isInteger && !quantize)
+    return op->emitOpError("yields ")
+           << value.getType() << ", expected integers of quantize_rows alone";
+  bool isRowScalar = isa_and_present<RowSumsqOp>(value.getDefiningOp()) ||
+                     (quantize && value == quantize.getScale());
+  if (isRowScalar && !getElementTypeOrSelf(stored).isF32())
+    return op->emitOpError("stores a result of ")
+           << value.getDefiningOp()->getName() << " as " << stored
+           << ", expected f32";
+  return success();
+}
+
 /// TILE-C3, TILE-C4: one buffer for each tensor yielded; caches are written in
 /// place.
 static LogicalResult verifyBuffers(Operation *op, YieldOp yield,
@@ -45,16 +64,18 @@ static LogicalResult verifyBuffers(Operation *op, YieldOp yield,
       return op->emitOpError("buffer ")
              << index << " is " << out.getType() << " but the region yields "
              << value.getType() << ": their channels must agree";
-    if (buffer.getElementType().isInteger(8) !=
-        elementTypeOf(value).isInteger(8))
+    if (buffer.getElementType().isSignlessInteger(8) !=
+        elementTypeOf(value).isSignlessInteger(8))
       return op->emitOpError("buffer ")
              << index << " is " << out.getType() << " but the region yields "
              << value.getType() << ": expected both of i8 or neither";
+    if (failed(verifyStored(op, value, buffer)))
+      return failure();
   }
   return success();
 }
 
-/// EPILOGUE-C1 to C4: what the region does and what it yields.
+/// EPILOGUE-C1 to C6: what the region does and what it yields.
 static LogicalResult verifyRegion(Operation *op, Block &block,
                                   function_ref<bool(Operation &)> isNode,
                                   OperandRange outs) {
@@ -101,6 +122,8 @@ static LogicalResult verifyRegion(Operation *op, Block &block,
              << index << " is " << result.getType() << " but the region yields "
              << value.getType()
              << ": only the element type may differ, and of floats alone";
+    if (failed(verifyStored(op, value, result.getType())))
+      return failure();
   }
   return success();
 }
@@ -109,10 +132,6 @@ static bool isEpilogueNode(Operation &op) {
   return isa<RMSNormOp, RopeOp, KVAppendOp, GatedActOp, AddOp, ScaleOp, SplitOp,
              DeinterleaveOp, BiasAddOp, RowSumsqOp, RowRMSScaleOp>(op);
 }
-
-/// Sums of this many products of 8-bit integers fit i32, also where one of them
-/// is read without its sign: 65536 * 255 * 127.
-static constexpr int64_t kMaxInt8K = 65536;
 
 LogicalResult GemmOp::verify() {
   if (failed(
@@ -137,8 +156,8 @@ LogicalResult GemmOp::verify() {
            << weight << " but input has " << k << " channels: K must agree";
   }
   // GEMM-C5
-  bool isInt8 = elementTypeOf(getInput()).isInteger(8);
-  if (isInt8 != weight.getElementType().isInteger(8))
+  bool isInt8 = elementTypeOf(getInput()).isSignlessInteger(8);
+  if (isInt8 != weight.getElementType().isSignlessInteger(8))
     return emitOpError("input is ")
            << getInput().getType() << " but weight is " << weight
            << ": expected both of i8 or neither";
@@ -380,7 +399,7 @@ LogicalResult QuantizeRowsOp::verify() {
       failed(verifySameShape(*this, "quantized", getQuantized(), "input",
                              getInput())))
     return failure();
-  if (!elementTypeOf(getQuantized()).isInteger(8))
+  if (!elementTypeOf(getQuantized()).isSignlessInteger(8))
     return emitOpError("quantized is ")
            << getQuantized().getType() << ", expected elements of i8";
   // QUANTIZE_ROWS-C3

@@ -35,7 +35,7 @@ static LogicalResult verifyElementType(Operation *op, StringRef name,
                                        Elements elements) {
   bool allowsInt8 = elements == Elements::FloatsOrInt8;
   if (!isSupportedFloat(type.getElementType()) &&
-      !(allowsInt8 && type.getElementType().isInteger(8)))
+      !(allowsInt8 && type.getElementType().isSignlessInteger(8)))
     return op->emitOpError(name)
            << " is " << type << ", expected elements of f64, f32, bf16"
            << (allowsInt8 ? ", f16 or i8" : " or f16");

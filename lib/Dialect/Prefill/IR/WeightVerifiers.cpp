@@ -17,7 +17,7 @@ LogicalResult WeightOp::verify() {
   if (!type || !type.hasStaticShape() || type.getRank() == 0 ||
       llvm::is_contained(type.getShape(), 0) ||
       !(isSupportedFloat(type.getElementType()) ||
-        (mayBeInt8 && type.getElementType().isInteger(8))))
+        (mayBeInt8 && type.getElementType().isSignlessInteger(8))))
     return emitOpError("@") << getSymName() << " is " << getType()
                             << ", expected a static tensor of f64, f32, bf16"
                             << (mayBeInt8 ? ", f16 or i8" : " or f16");
@@ -139,7 +139,7 @@ LogicalResult StepVerifier::verify(ScaleColumnsAttr) {
 
 LogicalResult StepVerifier::verifyInputTypes() {
   for (size_t index = 0; index < inputs.size(); ++index)
-    if (typeOf(index).getElementType().isInteger(8) &&
+    if (typeOf(index).getElementType().isSignlessInteger(8) &&
         !isa<PackAttr>(weight.getSource()))
       return error() << other(index)
                      << ": weights of i8 are packed and nothing else";
@@ -156,8 +156,8 @@ LogicalResult StepVerifier::verify(PackAttr step) {
            << weight.getSymName() << " is packed in groups of "
            << step.getGroupN() << " rows but @" << inputs[0].getSymName()
            << " is " << typeOf(0) << ": group_n must divide N";
-  if (result.getElementType().isInteger(8) !=
-      typeOf(0).getElementType().isInteger(8))
+  if (result.getElementType().isSignlessInteger(8) !=
+      typeOf(0).getElementType().isSignlessInteger(8))
     return error() << other(0) << ": expected both of i8 or neither";
   int64_t panelsEach =
       llvm::divideCeilSigned(step.getGroupN(), step.getPanelN());

@@ -101,7 +101,7 @@ private:
     // shorter passes.
     OpBuilder builder(gemm);
     int64_t passK = sizes.gemmPassBytes / elementBytes;
-    if (input.getElementType().isInteger(8))
+    if (input.getElementType().isSignlessInteger(8))
       passK = std::min(passK, sizes.int8PassK);
     gemm->setAttr(kBlockKAttr, builder.getI64IntegerAttr(passK));
     gemm->setAttr(kGroupMAttr, builder.getI64IntegerAttr(selectGroupM(

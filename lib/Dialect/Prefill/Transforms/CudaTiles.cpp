@@ -47,7 +47,7 @@ public:
       return success();
     auto input = cast<RankedTensorType>(op->getOperand(0).getType());
     Type element = input.getElementType();
-    if (element.isInteger(8))
+    if (element.isSignlessInteger(8))
       return op->emitOpError("has an i8 weight; target cuda has no kernel for "
                              "it (leave out --weights=int8)");
     if (!element.isF16() && !element.isBF16())

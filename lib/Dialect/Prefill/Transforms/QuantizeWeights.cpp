@@ -29,7 +29,6 @@ static Value weightOf(Operation *projection) {
 static std::optional<std::string>
 whyNotQuantizable(Operation *projection,
                   const llvm::DenseSet<Attribute> &embeddings) {
-  constexpr int64_t maxK = 65536; // GEMM-C6
   Value weight = weightOf(projection);
   FlatSymbolRefAttr symbol = getWeightSymbol(weight);
   if (!symbol)
@@ -43,9 +42,9 @@ whyNotQuantizable(Operation *projection,
     return ("weight @" + symbol.getValue() + " is packed").str();
   if (!projection->hasAttr(kLayerAttr))
     return "it belongs to no decoder layer";
-  if (int64_t k = type.getDimSize(1); k > maxK)
+  if (int64_t k = type.getDimSize(1); k > kMaxInt8K)
     return ("it has K = " + Twine(k) + ", and sums of more than " +
-            Twine(maxK) + " products may not fit 32 bits")
+            Twine(kMaxInt8K) + " products may not fit 32 bits")
         .str();
   return std::nullopt;
 }
@@ -88,7 +87,7 @@ Readers QuantizeWeightsPass::collect(func::FuncOp function) {
     // Of integers already.
     auto known = dyn_cast<GemmOp>(op);
     if (!isa<LinearOp, GemmOp>(op) ||
-        (known && getElementTypeOrSelf(known.getInput()).isInteger(8)))
+        (known && getElementTypeOrSelf(known.getInput()).isSignlessInteger(8)))
       continue;
     if (std::optional<std::string> reason =
             whyNotQuantizable(&op, embeddings)) {

@@ -63,7 +63,7 @@ class VerifyFusedPass
   LogicalResult verifyProjection(Operation &op) {
     constexpr StringLiteral pass = "prefill-quantize-weights";
     if (hasRunGraphPass(getOperation(), pass) &&
-        !getElementTypeOrSelf(op.getOperand(0)).isInteger(8) &&
+        !getElementTypeOrSelf(op.getOperand(0)).isSignlessInteger(8) &&
         !op.hasAttr(kNotFoldedAttr))
       return emitError(op.getLoc())
              << op.getName() << " multiplies "

@@ -53,6 +53,9 @@ inline constexpr llvm::StringLiteral kGridAttr = "prefill.grid";
 inline constexpr llvm::StringLiteral kPadRowsAttr = "prefill.pad_rows";
 inline constexpr llvm::StringLiteral kScratchBytesAttr =
     "prefill.scratch_bytes";
+/// Most k of a gemm of 8-bit integers (GEMM-C6): their sums fit i32, also where
+/// one side is read without its sign, 65536 * 255 * 127.
+inline constexpr int64_t kMaxInt8K = 65536;
 /// Name of the entry function of a model.
 inline constexpr llvm::StringLiteral kEntryName = "prefill";
 /// Unit argument attribute of a kernel: the score matrix of unfused attention,
