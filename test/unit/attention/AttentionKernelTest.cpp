@@ -18,9 +18,11 @@ struct Target {
 
 std::vector<Target> targets() {
   std::vector<Target> result;
+  // Variants for 8-bit integers alone have the code of another one here.
   for (const CpuIsa &isa : mlir::prefill::cpuIsas())
     for (bool bf16 : {false, true})
-      result.push_back({&isa, bf16});
+      if (!isa.onlyInt8)
+        result.push_back({&isa, bf16});
   return result;
 }
 
