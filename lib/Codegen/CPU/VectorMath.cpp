@@ -160,12 +160,23 @@ Value prefill::emitBF16Bits(KernelBuilder &b, Value x) {
   return arith::SelectOp::create(b, isNaN, quiet, rounded);
 }
 
+/// What x is an extension of, if that has the type; else null. By bits,
+/// rounding is ten instructions, and LLVM does not see that they change nothing
+/// then.
+static Value roundedBefore(Value x, VectorType type) {
+  auto extension = x.getDefiningOp<arith::ExtFOp>();
+  return extension && extension.getIn().getType() == type ? extension.getIn()
+                                                          : Value();
+}
+
 Value prefill::emitTruncate(KernelBuilder &b, const CpuIsa &isa, Value x,
                             Type elementType) {
   if (elementType.isF32())
     return x;
   int64_t lanes = lanesOf(x);
   auto type = VectorType::get({lanes}, elementType);
+  if (Value rounded = roundedBefore(x, type))
+    return rounded;
   if (!roundsByBits(isa, elementType))
     return arith::TruncFOp::create(b, type, x);
   Value halves = arith::TruncIOp::create(
