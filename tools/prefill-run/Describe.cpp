@@ -1,7 +1,7 @@
 #include "Describe.h"
 #include "Report.h"
 #include "prefill/checkpoint/MappedFile.h"
-#include "prefill/module_generated.h"
+#include "prefill/module/ElementSize.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -43,22 +43,6 @@ const char *sourceName(module::WeightSource source) {
 
 /// What is printed of a schedule for calls of any length.
 constexpr int64_t longPrompt = 8192;
-
-int64_t byteSize(module::DType dtype) {
-  switch (dtype) {
-  case module::DType::i8:
-    return 1;
-  case module::DType::bf16:
-  case module::DType::f16:
-    return 2;
-  case module::DType::f32:
-  case module::DType::i32:
-    return 4;
-  case module::DType::i64:
-    return 8;
-  }
-  return 0;
-}
 
 /// One line that scripts read; "?" for what only the assembler knows and
 /// none was at hand when the module was compiled.

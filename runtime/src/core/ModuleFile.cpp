@@ -123,22 +123,6 @@ uint64_t prefill::rt::byteSize(const module::Weight &weight) {
   return bytes;
 }
 
-int64_t prefill::rt::byteSize(module::DType dtype) {
-  switch (dtype) {
-  case module::DType::i8:
-    return 1;
-  case module::DType::bf16:
-  case module::DType::f16:
-    return 2;
-  case module::DType::f32:
-  case module::DType::i32:
-    return 4;
-  case module::DType::i64:
-    return 8;
-  }
-  return 0;
-}
-
 Result<const module::Module *> prefill::rt::verifyModule(const std::byte *data,
                                                          uint64_t size) {
   const uint8_t *bytes = reinterpret_cast<const uint8_t *>(data);

@@ -3,7 +3,7 @@
 #define PREFILL_RUNTIME_CORE_MODULEFILE_H
 
 #include "prefill/checkpoint/Result.h"
-#include "prefill/module_generated.h"
+#include "prefill/module/ElementSize.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -18,8 +18,7 @@ inline constexpr int32_t moduleFormatVersion = 4;
 /// Words of 64 bits that an argument becomes for a kernel (see module.fbs).
 int numWords(module::ArgKind kind);
 
-/// Bytes of one element.
-int64_t byteSize(module::DType dtype);
+using module::byteSize;
 /// Bytes of a weight of a verified plan.
 uint64_t byteSize(const module::Weight &weight);
 

@@ -14,13 +14,6 @@ namespace mlir::prefill {
 using namespace mlir;
 using namespace mlir::prefill;
 
-/// The weight that a linear or gemm multiplies with.
-static OpOperand &weightOperand(Operation *consumer) {
-  if (auto linear = dyn_cast<LinearOp>(consumer))
-    return linear.getWeightMutable();
-  return cast<GemmOp>(consumer).getWeightMutable();
-}
-
 namespace {
 class FoldNormPass
     : public mlir::prefill::impl::FoldNormPassBase<FoldNormPass> {

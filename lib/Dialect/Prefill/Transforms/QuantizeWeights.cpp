@@ -18,18 +18,12 @@ namespace mlir::prefill {
 using namespace mlir;
 using namespace mlir::prefill;
 
-static Value weightOf(Operation *projection) {
-  if (auto linear = dyn_cast<LinearOp>(projection))
-    return linear.getWeight();
-  return cast<GemmOp>(projection).getWeight();
-}
-
 /// Why a linear or gemm keeps its weight; nullopt if it becomes one of
 /// integers.
 static std::optional<std::string>
 whyNotQuantizable(Operation *projection,
                   const llvm::DenseSet<Attribute> &embeddings) {
-  Value weight = weightOf(projection);
+  Value weight = weightOperand(projection).get();
   FlatSymbolRefAttr symbol = getWeightSymbol(weight);
   if (!symbol)
     return "its weight is no prefill.get_weight";

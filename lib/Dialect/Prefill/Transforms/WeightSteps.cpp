@@ -10,6 +10,12 @@ FlatSymbolRefAttr prefill::getWeightSymbol(Value value) {
   return {};
 }
 
+OpOperand &prefill::weightOperand(Operation *projection) {
+  if (auto linear = dyn_cast<LinearOp>(projection))
+    return linear.getWeightMutable();
+  return cast<GemmOp>(projection).getWeightMutable();
+}
+
 SmallVector<FlatSymbolRefAttr> prefill::getStepInputs(Attribute source) {
   SmallVector<FlatSymbolRefAttr> inputs;
   source.walk([&](FlatSymbolRefAttr input) { inputs.push_back(input); });

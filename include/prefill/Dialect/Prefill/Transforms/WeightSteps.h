@@ -13,6 +13,9 @@ namespace mlir::prefill {
 /// The weight that `value` reads, or null if it is no get_weight.
 FlatSymbolRefAttr getWeightSymbol(Value value);
 
+/// The weight that a linear or gemm multiplies with.
+OpOperand &weightOperand(Operation *projection);
+
 /// The weights that a step reads.
 SmallVector<FlatSymbolRefAttr> getStepInputs(Attribute source);
 
