@@ -36,16 +36,17 @@ public:
     SmallVector<Value> acc(accumulators);
     switch (mac) {
     case MacKind::F32:
-      multiplyAdd(acc, loadColumns(b.getF32Type(), lanes), 0);
+      prefetchColumns(lanes);
+      multiplyAdd(acc, 0, [&](size_t v) {
+        return loadColumn(v, b.getF32Type(), lanes, bStep);
+      });
       break;
     case MacKind::F16Convert:
-      multiplyAdd(acc,
-                  llvm::map_to_vector(loadColumns(b.getF16Type(), lanes),
-                                      [&](Value column) -> Value {
-                                        return arith::ExtFOp::create(
-                                            b, b.vectorF32(lanes), column);
-                                      }),
-                  0);
+      prefetchColumns(lanes);
+      multiplyAdd(acc, 0, [&](size_t v) -> Value {
+        return arith::ExtFOp::create(
+            b, b.vectorF32(lanes), loadColumn(v, b.getF16Type(), lanes, bStep));
+      });
       break;
     case MacKind::Bf16Dot: {
       SmallVector<Value> columns = loadColumns(b.getBF16Type(), 2 * lanes);
@@ -79,8 +80,10 @@ public:
       break;
     case MacKind::Bf16Split: {
       if (ops.unknownZero && lanes < 16) {
-        multiplyAdd(acc, loadHalves(0), 0);
-        multiplyAdd(acc, loadHalves(1), 1);
+        prefetchColumns(2 * lanes);
+        Value again = b.add(bStep, ops.unknownZero);
+        multiplyAdd(acc, 0, [&](size_t v) { return loadPair(v, bStep).even; });
+        multiplyAdd(acc, 1, [&](size_t v) { return loadPair(v, again).odd; });
         break;
       }
       SmallVector<Value> even, odd;
@@ -89,8 +92,8 @@ public:
         even.push_back(split.even);
         odd.push_back(split.odd);
       }
-      multiplyAdd(acc, even, 0);
-      multiplyAdd(acc, odd, 1);
+      multiplyAdd(acc, 0, [&](size_t v) { return even[v]; });
+      multiplyAdd(acc, 1, [&](size_t v) { return odd[v]; });
       break;
     }
     }
@@ -98,16 +101,9 @@ public:
   }
 
 private:
-  /// The even or odd k of pairs of columns.
-  SmallVector<Value> loadHalves(int64_t part) {
-    SmallVector<Value> pairs =
-        part == 0 ? loadColumns(b.getBF16Type(), 2 * lanes)
-                  : loadColumnsAt(b.getBF16Type(), 2 * lanes,
-                                  b.add(bStep, ops.unknownZero));
-    return llvm::map_to_vector(pairs, [&](Value pair) -> Value {
-      SplitPair split = splitPairs(b, pair, lanes);
-      return part == 0 ? split.even : split.odd;
-    });
+  SplitPair loadPair(size_t v, Value step) {
+    return splitPairs(b, loadColumn(v, b.getBF16Type(), 2 * lanes, step),
+                      lanes);
   }
 
   SmallVector<Value> asWords(ArrayRef<Value> columns) {
@@ -166,37 +162,54 @@ private:
   }
 
   /// One k, the `part`-th of the step: every row's scalar times the columns.
-  void multiplyAdd(SmallVector<Value> &acc, ArrayRef<Value> columns,
-                   int64_t part) {
-    size_t vectors = columns.size();
-    for (auto [r, rowOffset] : llvm::enumerate(ops.aRowOffsets)) {
+  /// Of rows and columns the fewer stay in registers, and the others come one
+  /// after the other: LLVM's scheduler keeps that order.
+  void multiplyAdd(SmallVector<Value> &acc, int64_t part,
+                   llvm::function_ref<Value(size_t)> columnAt) {
+    size_t vectors = ops.bOffsets.size(), rows = ops.aRowOffsets.size();
+    auto rowAt = [&](size_t r) -> Value {
       Value scalar = memref::LoadOp::create(
-          b, ops.a, b.add(b.add(rowOffset, aStep), part));
-      Value row = vector::BroadcastOp::create(b, b.vectorF32(lanes), scalar);
-      for (size_t v = 0; v < vectors; ++v) {
-        Value &sum = acc[r * vectors + v];
-        sum = vector::FMAOp::create(b, row, columns[v], sum);
-      }
+          b, ops.a, b.add(b.add(ops.aRowOffsets[r], aStep), part));
+      return vector::BroadcastOp::create(b, b.vectorF32(lanes), scalar);
+    };
+    auto add = [&](size_t r, size_t v, Value row, Value column) {
+      Value &sum = acc[r * vectors + v];
+      sum = vector::FMAOp::create(b, row, column, sum);
+    };
+    SmallVector<Value> staying;
+    bool rowsStay = rows < vectors;
+    for (size_t i = 0; i < (rowsStay ? rows : vectors); ++i)
+      staying.push_back(rowsStay ? rowAt(i) : columnAt(i));
+    for (size_t i = 0; i < (rowsStay ? vectors : rows); ++i) {
+      Value coming = rowsStay ? columnAt(i) : rowAt(i);
+      for (auto [j, other] : llvm::enumerate(staying))
+        rowsStay ? add(j, i, other, coming) : add(i, j, coming, other);
     }
   }
 
   // Flat loads: a two-dimensional transfer of pairs would go through the stack.
+  Value loadColumn(size_t v, Type elementType, int64_t elements, Value step) {
+    return vector::LoadOp::create(b, VectorType::get({elements}, elementType),
+                                  ops.b, b.add(ops.bOffsets[v], step));
+  }
+
   SmallVector<Value> loadColumns(Type elementType, int64_t elements) {
-    if (ops.prefetchDistance)
-      prefetchColumns(elements);
+    prefetchColumns(elements);
     return loadColumnsAt(elementType, elements, bStep);
   }
 
   SmallVector<Value> loadColumnsAt(Type elementType, int64_t elements,
                                    Value step) {
-    auto type = VectorType::get({elements}, elementType);
-    return llvm::map_to_vector(ops.bOffsets, [&](Value offset) -> Value {
-      return vector::LoadOp::create(b, type, ops.b, b.add(offset, step));
-    });
+    SmallVector<Value> columns;
+    for (size_t v = 0; v < ops.bOffsets.size(); ++v)
+      columns.push_back(loadColumn(v, elementType, elements, step));
+    return columns;
   }
 
-  /// One prefetch for each line of the neighbouring vectors of columns.
+  /// Asks ahead for each line of the neighbouring vectors of columns.
   void prefetchColumns(int64_t elements) {
+    if (!ops.prefetchDistance)
+      return;
     int64_t line =
         kCacheLineBytes * 8 / ops.elementType.getIntOrFloatBitWidth();
     Value ahead = b.add(ops.prefetchDistance, bStep);
