@@ -12,7 +12,11 @@
 // CHECK: case 1
 // ZMM-COUNT-4: llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.512"({{.*}}) : (vector<16xi32>, vector<64xi8>, vector<64xi8>)
 // ZMM-NOT: vpdpbusd
-// YMM-COUNT-8: llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.256"({{.*}}) : (vector<8xi32>, vector<32xi8>, vector<32xi8>)
+// One row reads two panels side by side with 16 registers, then what is left of the tile.
+// YMM-COUNT-16: llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.256"({{.*}}) : (vector<8xi32>, vector<32xi8>, vector<32xi8>)
+// YMM-NOT: vpdpbusd
+// YMM: scf.yield
+// YMM-COUNT-8: vpdpbusd.256
 // YMM-NOT: vpdpbusd
 // CHECK: case 2
 // CHECK: } else {
