@@ -606,8 +606,9 @@ private:
     int64_t parts = kPanelN / columns;
     Value shares = b.mul(rows, parts);
     Value share = b.divide(b.mul(panel.steps, operands.bStepStride), shares);
-    operands.prefetchStride =
-        b.divide(b.add(shares, operands.bStepStride * microRows - 1), shares);
+    int64_t steps = std::min(operands.unroll, kPrefetchSteps);
+    operands.prefetchStride = b.divide(
+        b.add(shares, steps * operands.bStepStride * microRows - 1), shares);
     auto prefetchAddends = [&] {
       for (int64_t r = 0; r < microRows; ++r)
         epilogue->prefetchAddends(b.add(b.add(firstRow, row), r),
