@@ -9,6 +9,7 @@
 #include "prefill/Target/CUDA/CompileCudaObject.h"
 #include "prefill/Target/Emulation/CompileEmulation.h"
 #include "prefill/Target/Module/WriteModule.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace mlir::prefill;
@@ -22,7 +23,8 @@ void mlir::prefill::keepOnlyKernels(ModuleOp module) {
       op.erase();
 }
 
-SmallVector<const CpuIsa *> mlir::prefill::cpuIsasOf(ModuleOp tiled) {
+SmallVector<const CpuIsa *>
+mlir::prefill::cpuIsasOf(ModuleOp tiled, ArrayRef<std::string> wanted) {
   bool multipliesBf16 = false, multipliesInt8 = false;
   tiled.walk([&](Operation *op) {
     if (!isa<GemmOp, AttentionOp, OnlineAttentionOp>(op))
@@ -33,7 +35,9 @@ SmallVector<const CpuIsa *> mlir::prefill::cpuIsasOf(ModuleOp tiled) {
   });
   SmallVector<const CpuIsa *> isas;
   for (const CpuIsa &isa : cpuIsas())
-    if ((!isa.hasTiles || multipliesBf16) && (!isa.onlyInt8 || multipliesInt8))
+    if ((!isa.hasTiles || multipliesBf16) &&
+        (!isa.onlyInt8 || multipliesInt8) &&
+        (wanted.empty() || llvm::is_contained(wanted, isa.name)))
       isas.push_back(&isa);
   return isas;
 }
@@ -76,7 +80,17 @@ public:
   /// Variants are compiled at the same time from level kernel on, which takes
   /// nearly all of the time.
   LogicalResult addCpuCode() {
-    SmallVector<const CpuIsa *> isas = cpuIsasOf(*tiled);
+    SmallVector<const CpuIsa *> isas = cpuIsasOf(*tiled, options.moduleIsas);
+    if (isas.empty())
+      return emitError(fused->getLoc())
+             << "no code is left for the CPU: of "
+             << llvm::join(options.moduleIsas, ", ")
+             << " none is of use for this model, expected one of "
+             << llvm::join(llvm::map_range(cpuIsasOf(*tiled),
+                                           [](const CpuIsa *isa) {
+                                             return isa->name.str();
+                                           }),
+                           ", ");
     SmallVector<ModuleOp> lowered;
     for (const CpuIsa *isa : isas) {
       CompileOptions variant = options;

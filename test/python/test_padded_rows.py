@@ -76,6 +76,9 @@ class PaddedRows(unittest.TestCase):
                     ran.append(isa)
                     self.assertLess(relative_error(logits, self.f32), bound)
             self.assertIn("avx2", ran)
+            with self.subTest("native", options=options):  # the compiler knows this CPU as well as the runtime does
+                native = self.run_tool("prefill-run", self.compile(*options, "--isa=native"), "--describe")
+                self.assertEqual(re.findall(r"cpu:(\w+)", native), ran)
 
     def test_few_rows_chunks_and_poison(self):
         """Bits of a row depend on nothing beside it, so few rows give those of many; poisoned buffers find rows out of place."""

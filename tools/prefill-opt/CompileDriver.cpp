@@ -13,6 +13,7 @@
 #include "prefill/Codegen/CUDA/ScheduleTable.h"
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
 #include "prefill/Pipelines/Compile.h"
+#include "prefill/Target/CPU/HostIsa.h"
 #include "prefill/Target/CUDA/CompileCudaObject.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
@@ -46,7 +47,7 @@ constexpr const char *kOptionList =
     "--compile, --compile-to=LEVEL, --explain, --list-tiles, --target=T, "
     "--dtype=f32|bf16|f16, --weights=int8, --kv-layout=L[:block_size], "
     "--max-seq=N, --rows=N, "
-    "--disable-pass=FLAG, --deterministic, --isa=NAME, "
+    "--disable-pass=FLAG, --deterministic, --isa=NAME[,NAME…]|native, "
     "--cpu-caches=L1,L2,L3|host, "
     "--tuning=FILE, --ptxas=FILE|none, -o FILE, --mlir-…";
 
@@ -145,9 +146,10 @@ std::optional<int> checkTargets(DriverOptions &options) {
                   "f16" +
                   on);
   }
-  if (options.isaGiven && options.compileModule)
-    return fail("--isa is for --compile-to=kernel|target: --compile makes code "
-                "for every instruction set");
+  if (options.stopAt && options.compile.moduleIsas.size() > 1)
+    return fail("--isa names " +
+                llvm::Twine(options.compile.moduleIsas.size()) +
+                " instruction sets, expected one for --compile-to");
   if (options.stopAt && options.targets.size() > 1)
     return fail("more than one --target is given, expected one for "
                 "--compile-to");
@@ -165,6 +167,24 @@ std::optional<int> checkTargets(DriverOptions &options) {
     return fail("--isa is for target cpu, but --target is " +
                 options.compile.target.planName());
   return std::nullopt;
+}
+
+/// The variants that `--isa` names; empty: one of them is unknown, or this
+/// machine runs none.
+std::vector<std::string> parseIsas(StringRef value) {
+  std::vector<std::string> names;
+  if (value == "native") {
+    for (const CpuIsa &isa : cpuIsas())
+      if (hostRuns(isa))
+        names.push_back(isa.name.str());
+    return names;
+  }
+  for (StringRef name : llvm::split(value, ','))
+    if (lookupCpuIsa(name))
+      names.push_back(name.str());
+    else
+      return {};
+  return names;
 }
 
 /// The assembler to use, or nothing.
@@ -289,10 +309,11 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
     } else if (name == "tuning") {
       error = readTuning(value, options.compile);
     } else if (name == "isa") {
-      if (!lookupCpuIsa(value))
+      options.compile.moduleIsas = parseIsas(value);
+      if (options.compile.moduleIsas.empty())
         return fail("--isa is '" + value +
-                    "', expected one of: " + cpuIsaNames());
-      options.compile.isa = value.str();
+                    "', expected native or some of: " + cpuIsaNames());
+      options.compile.isa = options.compile.moduleIsas.back();
       options.isaGiven = true;
     } else if (name == "ptxas") {
       if (value != "none" && !llvm::sys::fs::can_execute(value))
@@ -369,8 +390,7 @@ const char *mlir::prefill::compileDriverUsage() {
          "  prefill-opt MODEL.mlir --compile --target=cpu -o MODEL.pfm\n"
          "  prefill-opt MODEL.mlir "
          "--compile-to=model|fused|config|tiled|kernel|"
-         "target [--isa=avx2|avx_vnni|avx512|avx512_vnni|avx512_bf16|"
-         "amx_bf16]\n"
+         "target [--isa=NAME]\n"
          "  prefill-opt MODEL.mlir --explain\n"
          "  prefill-opt MODEL.mlir --list-tiles --target=cuda:CHIP\n\n"
          "  --target=T             what to compile for (repeatable): cpu "
@@ -391,6 +411,11 @@ const char *mlir::prefill::compileDriverUsage() {
          "  --rows=N               with --compile-to: what calls of N tokens "
          "launch on cuda:CHIP\n"
          "                         (default: calls of any length)\n"
+         "  --isa=NAME[,NAME...]   CPU: instruction sets to make code for, of "
+         "avx2, avx_vnni, avx512, avx512_vnni,\n"
+         "                         avx512_bf16 and amx_bf16; native: those "
+         "that this machine runs (default: all,\n"
+         "                         of which a start takes the fastest)\n"
          "  --cpu-caches=L1,L2,L3  sizes that tiles are made for (default "
          "32K,1M,32M), or host for this machine's\n"
          "  --tuning=FILE          block sizes that prefill-bench --tune "

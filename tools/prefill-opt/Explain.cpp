@@ -121,7 +121,7 @@ static std::optional<int64_t> scratchBytes(ModuleOp model, ModuleOp tiled,
     bool emitted(runCopy(model, Level::Kernel, options, configure));
     return emitted ? std::optional<int64_t>(0) : std::nullopt;
   }
-  for (const CpuIsa *isa : cpuIsasOf(tiled)) {
+  for (const CpuIsa *isa : cpuIsasOf(tiled, options.moduleIsas)) {
     options.isa = isa->name.str();
     OwningOpRef<ModuleOp> kernels =
         runCopy(model, Level::Kernel, options, configure);

@@ -48,6 +48,9 @@ struct CompileOptions {
   std::vector<std::string> disabledPasses; ///< flags of passes to leave out
   std::string isa =
       "avx512_bf16"; ///< the variant that levels kernel and target print
+  /// The variants that a module gets code for, of those that are of use for the
+  /// model. Empty: all of them.
+  std::vector<std::string> moduleIsas;
 };
 
 /// Flags of the passes that `disabledPasses` may name, in pipeline order.

@@ -58,7 +58,8 @@ static const Compiled &compile(const std::string &name,
   static std::map<std::string, Compiled> compiled;
   size_t plus = dtype.find('+');
   std::string options =
-      " --target=" + target + " --dtype=" + dtype.substr(0, plus) +
+      " --target=" + target + (target == "cpu" ? " --isa=native" : "") +
+      " --dtype=" + dtype.substr(0, plus) +
       (plus == std::string::npos ? std::string()
                                  : " --weights=" + dtype.substr(plus + 1)) +
       " --kv-layout=" + layout + (deterministic ? " --deterministic" : "");
