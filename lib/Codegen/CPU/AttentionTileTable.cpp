@@ -31,10 +31,10 @@ static constexpr int64_t kBlockKvs[] = {256, 128, 64, 32};
 
 // 32 registers hold 8 x 2 accumulators, the 8 running maxima, the operands and
 // nothing else; 12 or 14 rows were no faster in a prototype. AVX2 has 16
-// registers: 6 x 2 accumulators leave 4 for the operands. The maxima wait on the
-// stack meanwhile. (4 x 2 are just what hides a multiply-add's latency: 3 to 5 %
-// slower on Zen 3 with head_dim 128.) Few rows, short queries, take the smaller
-// kernels.
+// registers: 6 x 2 accumulators leave 4 for the operands. The maxima wait on
+// the stack meanwhile. (4 x 2 are just what hides a multiply-add's latency: 3
+// to 5 % slower on Zen 3 with head_dim 128.) Few rows, short queries, take the
+// smaller kernels.
 static constexpr int64_t kMicroRows512[] = {kAttentionMicroRows, 4, 1};
 static constexpr int64_t kMicroRows256[] = {6, 4, 1};
 
