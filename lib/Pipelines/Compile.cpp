@@ -23,8 +23,8 @@ void mlir::prefill::keepOnlyKernels(ModuleOp module) {
       op.erase();
 }
 
-SmallVector<const CpuIsa *>
-mlir::prefill::cpuIsasOf(ModuleOp tiled, ArrayRef<std::string> wanted) {
+/// All variants that are of use for a module.
+static SmallVector<const CpuIsa *> usefulIsas(ModuleOp tiled) {
   bool multipliesBf16 = false, multipliesInt8 = false;
   tiled.walk([&](Operation *op) {
     if (!isa<GemmOp, AttentionOp, OnlineAttentionOp>(op))
@@ -35,10 +35,25 @@ mlir::prefill::cpuIsasOf(ModuleOp tiled, ArrayRef<std::string> wanted) {
   });
   SmallVector<const CpuIsa *> isas;
   for (const CpuIsa &isa : cpuIsas())
-    if ((!isa.hasTiles || multipliesBf16) &&
-        (!isa.onlyInt8 || multipliesInt8) &&
-        (wanted.empty() || llvm::is_contained(wanted, isa.name)))
+    if ((!isa.hasTiles || multipliesBf16) && (!isa.onlyInt8 || multipliesInt8))
       isas.push_back(&isa);
+  return isas;
+}
+
+FailureOr<SmallVector<const CpuIsa *>>
+mlir::prefill::cpuIsasOf(ModuleOp tiled, ArrayRef<std::string> wanted) {
+  SmallVector<const CpuIsa *> useful = usefulIsas(tiled), isas;
+  llvm::copy_if(useful, std::back_inserter(isas), [&](const CpuIsa *isa) {
+    return wanted.empty() || llvm::is_contained(wanted, isa->name);
+  });
+  if (isas.empty())
+    return emitError(tiled.getLoc())
+           << "no code is left for the CPU: of " << llvm::join(wanted, ", ")
+           << " none is of use for this model, expected one of "
+           << llvm::join(llvm::map_range(
+                             useful,
+                             [](const CpuIsa *isa) { return isa->name.str(); }),
+                         ", ");
   return isas;
 }
 
@@ -80,17 +95,11 @@ public:
   /// Variants are compiled at the same time from level kernel on, which takes
   /// nearly all of the time.
   LogicalResult addCpuCode() {
-    SmallVector<const CpuIsa *> isas = cpuIsasOf(*tiled, options.moduleIsas);
-    if (isas.empty())
-      return emitError(fused->getLoc())
-             << "no code is left for the CPU: of "
-             << llvm::join(options.moduleIsas, ", ")
-             << " none is of use for this model, expected one of "
-             << llvm::join(llvm::map_range(cpuIsasOf(*tiled),
-                                           [](const CpuIsa *isa) {
-                                             return isa->name.str();
-                                           }),
-                           ", ");
+    FailureOr<SmallVector<const CpuIsa *>> chosen =
+        cpuIsasOf(*tiled, options.moduleIsas);
+    if (failed(chosen))
+      return failure();
+    SmallVector<const CpuIsa *> &isas = *chosen;
     SmallVector<ModuleOp> lowered;
     for (const CpuIsa *isa : isas) {
       CompileOptions variant = options;

@@ -33,9 +33,9 @@ struct DriverOptions {
   std::string input = "-";
   std::string output = "-";
   std::vector<CompileTarget> targets;
-  std::string ptxas; ///< empty: the one that is found
-  bool isaGiven = false;
-  int64_t rows = 0; ///< 0: not given
+  std::string ptxas;    ///< empty: the one that is found
+  std::string givenIsa; ///< what --isa says
+  int64_t rows = 0;     ///< 0: not given
   std::optional<Level> stopAt;
   bool compileModule = false;
   bool explain = false;
@@ -147,7 +147,7 @@ std::optional<int> checkTargets(DriverOptions &options) {
                   on);
   }
   if (options.stopAt && options.compile.moduleIsas.size() > 1)
-    return fail("--isa names " +
+    return fail("--isa is '" + options.givenIsa + "', " +
                 llvm::Twine(options.compile.moduleIsas.size()) +
                 " instruction sets, expected one for --compile-to");
   if (options.stopAt && options.targets.size() > 1)
@@ -163,7 +163,9 @@ std::optional<int> checkTargets(DriverOptions &options) {
   if (options.listTiles && !options.compile.target.isCuda())
     return fail("--list-tiles is for a target cuda:CHIP, but --target is " +
                 options.compile.target.planName());
-  if (options.isaGiven && options.compile.target.isCuda())
+  if (!options.givenIsa.empty() &&
+      llvm::all_of(options.targets,
+                   [](const CompileTarget &t) { return t.isCuda(); }))
     return fail("--isa is for target cpu, but --target is " +
                 options.compile.target.planName());
   return std::nullopt;
@@ -314,7 +316,7 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
         return fail("--isa is '" + value +
                     "', expected native or some of: " + cpuIsaNames());
       options.compile.isa = options.compile.moduleIsas.back();
-      options.isaGiven = true;
+      options.givenIsa = value.str();
     } else if (name == "ptxas") {
       if (value != "none" && !llvm::sys::fs::can_execute(value))
         return fail("--ptxas is '" + value + "', expected a program, or none");

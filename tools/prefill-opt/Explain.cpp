@@ -121,7 +121,11 @@ static std::optional<int64_t> scratchBytes(ModuleOp model, ModuleOp tiled,
     bool emitted(runCopy(model, Level::Kernel, options, configure));
     return emitted ? std::optional<int64_t>(0) : std::nullopt;
   }
-  for (const CpuIsa *isa : cpuIsasOf(tiled, options.moduleIsas)) {
+  FailureOr<SmallVector<const CpuIsa *>> isas =
+      cpuIsasOf(tiled, options.moduleIsas);
+  if (failed(isas))
+    return std::nullopt;
+  for (const CpuIsa *isa : *isas) {
     options.isa = isa->name.str();
     OwningOpRef<ModuleOp> kernels =
         runCopy(model, Level::Kernel, options, configure);

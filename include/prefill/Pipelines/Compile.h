@@ -34,9 +34,10 @@ lowerCudaKernels(ModuleOp model, const CompileOptions &options,
 /// The variants that a module has code for. Where nothing multiplies bf16 one
 /// with tiles would only repeat another's code, and so would one for 8-bit
 /// integers where nothing multiplies these. `tiled`: at level tiled.
-/// `wanted`: what is asked for (CompileOptions::moduleIsas).
-SmallVector<const CpuIsa *> cpuIsasOf(ModuleOp tiled,
-                                      ArrayRef<std::string> wanted = {});
+/// `wanted`: what is asked for (CompileOptions::moduleIsas); an error where
+/// nothing of that is left.
+FailureOr<SmallVector<const CpuIsa *>> cpuIsasOf(ModuleOp tiled,
+                                                 ArrayRef<std::string> wanted);
 
 /// Removes everything but kernel functions: what levels kernel and target start
 /// from.

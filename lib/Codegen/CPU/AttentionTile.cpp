@@ -127,7 +127,8 @@ private:
   }
 
   /// Short queries are as fast as memory; with more rows a page is in the
-  /// cache when it is needed again.
+  /// cache when it is needed again. (On AVX2, whose microkernels have at most 6
+  /// rows, all of them ask.)
   bool prefetchesPages() const {
     return shape.readsPages() && count < kAttentionMicroRows;
   }

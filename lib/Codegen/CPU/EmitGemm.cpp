@@ -401,8 +401,8 @@ private:
   }
 
   /// Of panel `q` of the tile. Panels lie at their true columns: the next group
-  /// overwrites the padding of the one before, because panels are done in
-  /// ascending order.
+  /// overwrites the padding of the one before, because the sums of a row are
+  /// stored in ascending order of panels.
   Value columnOf(Value q) {
     int64_t perGroup = shape.panelsPerGroup();
     if (shape.groupN % kPanelN == 0 || shape.groupN == shape.n)
@@ -606,7 +606,7 @@ private:
     int64_t parts = kPanelN / columns;
     Value shares = b.mul(rows, parts);
     Value share = b.divide(b.mul(panel.steps, operands.bStepStride), shares);
-    int64_t steps = std::min(operands.unroll, kPrefetchSteps);
+    int64_t steps = std::min(operands.unroll, isa.prefetchSteps());
     operands.prefetchStride = b.divide(
         b.add(shares, steps * operands.bStepStride * microRows - 1), shares);
     auto prefetchAddends = [&] {

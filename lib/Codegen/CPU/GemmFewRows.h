@@ -2,9 +2,10 @@
 //
 // Rows of which one microkernel takes all: decode steps and the shortest
 // prompts. Arithmetic then hides behind the weights, which come from memory and
-// are read once, so everything serves their stream: panels one after the other
-// in the order of memory, no row padding, lines asked for ahead, and the rows
-// in a place where they leave the first-level cache to the panels.
+// are read once, so everything serves their stream: panels in the order of
+// memory, one after the other or a few side by side, no row padding, lines
+// asked for ahead where the processor does not, and the rows in a place where
+// they leave the first-level cache to the panels.
 //
 //===----------------------------------------------------------------------===//
 #ifndef PREFILL_CODEGEN_CPU_GEMMFEWROWS_H

@@ -277,7 +277,7 @@ SmallVector<Value> prefill::emitMicrokernel(KernelBuilder &b, const CpuIsa &isa,
                   Value ahead =
                       operands.prefetchStart ? next.pop_back_val() : Value();
                   for (int64_t i = 0; i < operands.unroll; ++i) {
-                    if (ahead && i % kPrefetchSteps == 0) {
+                    if (ahead && i % isa.prefetchSteps() == 0) {
                       prefetchLine(b, operands.prefetchSource, ahead);
                       ahead = b.add(ahead, operands.prefetchStride);
                     }

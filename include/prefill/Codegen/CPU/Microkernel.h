@@ -34,9 +34,9 @@ struct MicrokernelOperands {
   /// Elements ahead of what it reads of the right operand that a step asks the
   /// second-level cache for; null: it does not.
   Value prefetchDistance = {};
-  /// Or: of unrolled steps one in kPrefetchSteps, else each asks it for the
-  /// line with this element of prefetchSource, which is prefetchStride elements
-  /// on the next time.
+  /// Or: of unrolled steps one in `CpuIsa::prefetchSteps`, else each asks it
+  /// for the line with this element of prefetchSource, which is prefetchStride
+  /// elements on the next time.
   Value prefetchStart = {}, prefetchStride = {}, prefetchSource = {};
   /// An index that is 0, which LLVM cannot know (KernelABI.h). With it the odd
   /// halves of split pairs are loaded on their own where there are 16

@@ -22,12 +22,6 @@ inline constexpr int64_t kCacheLineBytes = 64;
 /// takes.
 inline constexpr int64_t kFmaUnroll = 4;
 
-/// Of a gemm's steps that are unrolled, one in so many asks for a line of what
-/// is multiplied next. Measured on Zen 3 (AVX2, f32, a prototype in C): every
-/// step 0.84 of the peak, every second 0.87, every fourth 0.88, which asks too
-/// seldom where rows are few.
-inline constexpr int64_t kPrefetchSteps = 2;
-
 /// A weight that streams from memory is asked for this far ahead of its use,
 /// into the second-level cache, where arithmetic takes about as long as memory:
 /// from so many cycles of multiply-adds for a line on. Measured on Zen 4, bf16,
