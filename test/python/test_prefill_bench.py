@@ -20,7 +20,7 @@ TINY = "^gemm-qwen2.5-0.5b/bf16/37x"
 
 def bench(*arguments, **environment):
     return subprocess.run([BIN / "prefill-bench", *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, timeout=300, env={**os.environ, **environment})
+                          text=True, timeout=900, env={**os.environ, **environment})
 
 
 class Rows(unittest.TestCase):
