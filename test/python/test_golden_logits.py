@@ -99,7 +99,7 @@ def compile_model(directory: pathlib.Path, dtype: str, layout=None, weights=None
         mlir, module = stem.with_name(stem.name + ".mlir"), stem.with_name(stem.name + ".pfm")
         run_tool("prefill-translate", "--import-hf", directory, "-o", mlir)
         options = ([f"--kv-layout={layout}"] if layout else []) + ([f"--weights={weights}"] if weights else [])
-        # Code for other machines is not run here (test_padded_rows makes all of it): half of the suite's time.
+        # Code for other machines is not run here (test_padded_rows makes all of it).
         run_tool("prefill-opt", mlir, "--compile", "--target=cpu", "--isa=native", f"--dtype={dtype}", f"--max-seq={MAX_SEQ}",
                  *options, "-o", module)
         modules[key] = module
