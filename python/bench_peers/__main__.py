@@ -85,8 +85,8 @@ class Harness:
         pfm = {name: directory / f"{name}.pfm" for name in wanted}
         tool(self.options, "prefill-translate", "--import-hf", model["hf"], "-o", directory / "model.mlir")
         for name, arguments in wanted.items():
-            tool(self.options, "prefill-opt", directory / "model.mlir", "--compile", "--target=cpu", "--dtype=bf16",
-                 f"--max-seq={max(lengths)}", *arguments, "-o", pfm[name])
+            tool(self.options, "prefill-opt", directory / "model.mlir", "--compile", "--target=cpu", "--isa=native",
+                 "--dtype=bf16", f"--max-seq={max(lengths)}", *arguments, "-o", pfm[name])
         library = self.options.bin.parent / "lib" / "libprefill_runtime.so"
         path = directory / "options.json"
         path.write_text(json.dumps({

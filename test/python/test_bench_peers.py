@@ -465,8 +465,8 @@ class PrefillItself(unittest.TestCase):
         def start(dtype, arguments):
             modules = {name: str(directory / f"{dtype}-{name}.pfm") for name in arguments}
             for name, path in modules.items():
-                subprocess.run([BIN / "prefill-opt", directory / "model.mlir", "--compile", "--target=cpu", "--dtype=bf16",
-                                "--max-seq=64", *arguments[name], "-o", path], check=True)
+                subprocess.run([BIN / "prefill-opt", directory / "model.mlir", "--compile", "--target=cpu", "--isa=native",
+                                "--dtype=bf16", "--max-seq=64", *arguments[name], "-o", path], check=True)
             options = directory / "options.json"
             options.write_text(json.dumps({"shape": {"vocab": 256}, "threads": 1, "library": str(library.resolve()),
                                            "dtype": dtype, "pfm": modules, "hf": str(model), "max_length": 64}))

@@ -101,7 +101,7 @@ class PaddedRows(unittest.TestCase):
                                (("bf16", "--weights=int8"), ("prefill-plan-memory",))):
             for flag in flags:
                 with self.subTest(flag, options=options):
-                    logits = self.logits(self.compile(*options, "--disable-pass=" + flag))
+                    logits = self.logits(self.compile(*options, "--isa=native", "--disable-pass=" + flag))
                     self.assertLess(relative_error(logits, self.f32), BOUNDS[options])
 
 

@@ -44,15 +44,19 @@ public:
       auto end = std::find_if(begin, rows.end(), [&](const Row &row) {
         return row.shape != begin->shape;
       });
-      // The last layer selects rows: what is timed is in the one before.
+      // The last layer selects rows: what is timed is in the one before. Code
+      // for what this machine takes is enough.
       ModuleSpec spec{begin->shape,  2,   smallVocab, begin->dtype,
                       begin->layout, 4096};
+      std::string isa = prefill::rt::stringify(bestVariant());
+      spec.options = {"--isa=" + isa};
+      spec.optionsName = isa;
       if (!candidate.isTable()) {
         Result<std::string> file = writeTuning(store);
         if (!file)
           return file.takeError();
-        spec.options = {"--tuning=" + *file};
-        spec.optionsName = candidate.name();
+        spec.options.push_back("--tuning=" + *file);
+        spec.optionsName += "-" + candidate.name();
       }
       Result<std::string> path = store.get(spec);
       if (!path)

@@ -85,14 +85,16 @@ private:
     return b.forLoop(
         firstPanel, endPanel, 1, largest,
         [&](Value panel, ValueRange largest) -> SmallVector<Value> {
-          SmallVector<Value> next(largest);
-          for (int64_t part = 0; part < kPanelN; part += microColumns())
-            emitScorePart(panel, part, next);
-          return next;
+          return b.forLoop(b.index(0), b.index(kPanelN), microColumns(),
+                           largest, [&](Value part, ValueRange largest) {
+                             return emitScorePart(panel, part, largest);
+                           });
         });
   }
 
-  void emitScorePart(Value panel, int64_t part, SmallVector<Value> &largest) {
+  /// Returns `largest` with the scores of a part of a panel.
+  SmallVector<Value> emitScorePart(Value panel, Value part,
+                                   ValueRange largest) {
     int64_t vectors = microColumns() / lanes;
     MicrokernelOperands operands;
     operands.elementType = shape.panelType();
@@ -102,8 +104,9 @@ private:
     operands.b = shape.readsPages() ? block.cache.key : scratch.keys;
     Value start = shape.readsPages() ? pageOffset(panel)
                                      : b.mul(panel, shape.keyPanelElements());
-    operands.bOffsets =
-        panelVectorOffsets(b, isa, shape.panelType(), start, part, vectors);
+    operands.bOffsets = panelVectorOffsets(
+        b, isa, shape.panelType(), b.add(start, b.mul(part, shape.kPackSize())),
+        vectors);
     operands.bStepStride = kPanelN * shape.kPackSize();
     operands.steps =
         b.index(llvm::divideCeil(shape.headDimQk, shape.kPackSize()));
@@ -117,13 +120,15 @@ private:
     Value column = b.add(b.mul(panel, kPanelN), part);
     if (mask == BlockMask::Edge)
       scores = maskScores(panel, column, scores);
+    SmallVector<Value> next(largest);
     for (int64_t r = 0; r < count; ++r)
       for (int64_t v = 0; v < vectors; ++v) {
         Value score = scores[r * vectors + v];
         storeVector(b, score, scratch.scores,
                     b.add(column, r * shape.blockKv + v * lanes));
-        largest[r] = maximum(b, score, largest[r]);
+        next[r] = maximum(b, score, next[r]);
       }
+    return next;
   }
 
   /// Short queries are as fast as memory; with more rows a page is in the
@@ -160,8 +165,10 @@ private:
   void emitAccumulators() override {
     b.forLoop(b.index(0), b.index(shape.columns() / kPanelN), 1,
               [&](Value columnPanel) {
-                for (int64_t part = 0; part < kPanelN; part += microColumns())
-                  emitAccumulatorPart(columnPanel, part);
+                b.forLoop(b.index(0), b.index(kPanelN), microColumns(),
+                          [&](Value part) {
+                            emitAccumulatorPart(columnPanel, part);
+                          });
               });
   }
 
@@ -175,7 +182,7 @@ private:
     return b.min(b.ceilDivide(keys, pack), kPanelN / pack);
   }
 
-  void emitAccumulatorPart(Value columnPanel, int64_t part) {
+  void emitAccumulatorPart(Value columnPanel, Value part) {
     int64_t vectors = microColumns() / lanes;
     SmallVector<Value> sums, places;
     for (int64_t r = 0; r < count; ++r) {
@@ -183,7 +190,7 @@ private:
       Value row = b.add(b.mul(b.add(firstRow, r), shape.columns()),
                         b.mul(columnPanel, kPanelN));
       for (int64_t v = 0; v < vectors; ++v) {
-        places.push_back(b.add(row, part + v * lanes));
+        places.push_back(b.add(b.add(row, part), v * lanes));
         sums.push_back(arith::MulFOp::create(
             b, loadVector(b, scratch.accumulator, places.back(), lanes),
             rescale));
@@ -201,8 +208,9 @@ private:
         operands.b = values;
         Value start =
             b.add(panelStart(panel), b.mul(columnPanel, kPanelN * kPanelN));
-        operands.bOffsets =
-            panelVectorOffsets(b, isa, shape.panelType(), start, part, vectors);
+        operands.bOffsets = panelVectorOffsets(
+            b, isa, shape.panelType(),
+            b.add(start, b.mul(part, shape.kPackSize())), vectors);
         operands.bStepStride = kPanelN * shape.kPackSize();
         operands.steps = valueSteps(panel);
         if (prefetchesPages() && values == block.cache.value)

@@ -622,13 +622,16 @@ private:
     // A single row has too few accumulators to hide the latency of a
     // multiply-add when it takes only a part of the panel.
     int64_t vectors = columns / isa.lanes;
-    for (int64_t part = 0; part < kPanelN; part += columns) {
-      operands.bOffsets = panelVectorOffsets(b, isa, panel.elementType,
-                                             panel.start, part, vectors);
-      Value before = b.add(b.mul(row, parts), part / columns * microRows);
+    int64_t pack = kPack(panel.elementType);
+    b.forLoop(b.index(0), b.index(kPanelN), columns, [&](Value part) {
+      operands.bOffsets =
+          panelVectorOffsets(b, isa, panel.elementType,
+                             b.add(panel.start, b.mul(part, pack)), vectors);
+      Value before =
+          b.add(b.mul(row, parts), b.mul(b.divide(part, columns), microRows));
       operands.prefetchStart = b.add(panel.next, b.mul(before, share));
       auto at = [&](int64_t r, int64_t v) {
-        return b.add(target, r * shape.pitch() + part + v * isa.lanes);
+        return b.add(b.add(target, part), r * shape.pitch() + v * isa.lanes);
       };
       SmallVector<Value> results =
           emitMicrokernel(b, isa, operands,
@@ -637,7 +640,7 @@ private:
         for (int64_t v = 0; v < vectors; ++v)
           vector::StoreOp::create(b, results[r * vectors + v], accumulators,
                                   at(r, v));
-    }
+    });
   }
 
   /// What a microkernel's accumulators start with: nothing stands for zeros,

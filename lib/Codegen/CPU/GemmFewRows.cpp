@@ -167,16 +167,17 @@ private:
       operands.prefetchDistance =
           b.min(b.sub(end, next), kWeightPrefetchBytes / elementBytes);
     }
-    for (int64_t part = 0; part < kPanelN; part += columns) {
+    b.forLoop(b.index(0), b.index(kPanelN), columns, [&](Value part) {
       if (operands.prefetchSource)
-        operands.prefetchStart = b.add(next, part * pack * steps);
+        operands.prefetchStart = b.add(next, b.mul(part, pack * steps));
       operands.bOffsets.clear();
       SmallVector<Value> places;
       for (auto [panel, target] : llvm::zip_equal(panels, targets)) {
-        operands.bOffsets.append(panelVectorOffsets(b, isa, tile.elementType,
-                                                    panel, part, perPanel));
+        operands.bOffsets.append(
+            panelVectorOffsets(b, isa, tile.elementType,
+                               b.add(panel, b.mul(part, pack)), perPanel));
         for (int64_t v = 0; v < perPanel; ++v)
-          places.push_back(b.add(target, part + v * isa.lanes));
+          places.push_back(b.add(b.add(target, part), v * isa.lanes));
       }
       SmallVector<Value> sums = emitMicrokernel(b, isa, operands);
       for (int64_t r = 0; r < rows; ++r)
@@ -188,7 +189,7 @@ private:
         if (tile.bias)
           vector::StoreOp::create(b, sums[rows * places.size() + v], tile.bias,
                                   place);
-    }
+    });
   }
 
   KernelBuilder &b;

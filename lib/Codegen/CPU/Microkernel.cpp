@@ -241,12 +241,11 @@ private:
 
 SmallVector<Value> prefill::panelVectorOffsets(KernelBuilder &b,
                                                const CpuIsa &isa,
-                                               Type elementType, Value panel,
-                                               int64_t column, int64_t count) {
+                                               Type elementType, Value start,
+                                               int64_t count) {
   SmallVector<Value> offsets;
   for (int64_t v = 0; v < count; ++v)
-    offsets.push_back(
-        b.add(panel, (column + v * isa.lanes) * kPack(elementType)));
+    offsets.push_back(b.add(start, v * isa.lanes * kPack(elementType)));
   return offsets;
 }
 

@@ -1,5 +1,4 @@
-//===- CompileObject.cpp - LLVM dialect to a relocatable object
-//-------------===//
+//===- CompileObject.cpp - LLVM dialect to a relocatable object -----------===//
 #include "prefill/Target/CPU/CompileObject.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"

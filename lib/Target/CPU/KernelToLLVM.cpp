@@ -1,104 +1,81 @@
-//===- KernelToLLVM.cpp - level kernel to the LLVM dialect, and the entries
-//-===//
+//===- KernelToLLVM.cpp - level kernel to the LLVM dialect ----------------===//
+//
+// All dialects of kernels are converted by one pass: one after the other, as
+// MLIR's own passes do it, every pass would walk and rebuild 50 000 operations.
+//
+//===----------------------------------------------------------------------===//
+#include "ShareKernelBodies.h"
+#include "mlir/Analysis/DataLayoutAnalysis.h"
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVM.h"
+#include "mlir/Conversion/LLVMCommon/ConversionTarget.h"
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
 #include "mlir/Conversion/Passes.h"
-#include "mlir/Dialect/Affine/Transforms/Passes.h"
+#include "mlir/Conversion/UBToLLVM/UBToLLVM.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Dialect/Vector/Transforms/LoweringPatterns.h"
+#include "mlir/Dialect/Vector/Transforms/VectorRewritePatterns.h"
+#include "mlir/Dialect/X86Vector/Transforms.h"
+#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
-#include "prefill/Dialect/Prefill/IR/Prefill.h"
 #include "prefill/Target/CPU/CompileObject.h"
 
 using namespace mlir;
 using namespace mlir::prefill;
 
+namespace {
+
+/// Everything but structured control flow, which is gone by then.
+struct ConvertKernelToLLVMPass
+    : PassWrapper<ConvertKernelToLLVMPass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ConvertKernelToLLVMPass)
+
+  StringRef getName() const override { return "ConvertKernelToLLVMPass"; }
+
+  void getDependentDialects(DialectRegistry &registry) const override {
+    registry.insert<LLVM::LLVMDialect, vector::VectorDialect,
+                    x86vector::X86VectorDialect>();
+  }
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    MLIRContext *context = module.getContext();
+    const auto &layout = getAnalysis<DataLayoutAnalysis>();
+    LowerToLLVMOptions options(context, layout.getAtOrAbove(module));
+    options.useBarePtrCallConv = true;
+    LLVMTypeConverter converter(context, options, &layout);
+    LLVMConversionTarget target(*context);
+    target.addLegalOp<ModuleOp>();
+    RewritePatternSet patterns(context);
+    arith::populateArithToLLVMConversionPatterns(converter, patterns);
+    cf::populateControlFlowToLLVMConversionPatterns(converter, patterns);
+    populateFuncToLLVMConversionPatterns(converter, patterns);
+    populateMathToLLVMConversionPatterns(converter, patterns);
+    populateFinalizeMemRefToLLVMConversionPatterns(converter, patterns);
+    ub::populateUBToLLVMConversionPatterns(converter, patterns);
+    vector::populateVectorInsertExtractStridedSliceTransforms(patterns);
+    vector::populateVectorMaskOpLoweringPatterns(patterns);
+    vector::populateVectorMaskMaterializationPatterns(
+        patterns, /*force32BitVectorIndices=*/false);
+    populateVectorToLLVMConversionPatterns(converter, patterns);
+    populateX86VectorLegalizeForLLVMExportPatterns(converter, patterns);
+    configureX86VectorLegalizeForExportTarget(target);
+    if (failed(applyFullConversion(module, target, std::move(patterns))))
+      signalPassFailure();
+  }
+};
+
+} // namespace
+
 void mlir::prefill::buildKernelToLLVMPipeline(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
-  pm.addPass(createConvertVectorToSCFPass());
+  pm.addPass(createShareKernelBodiesPass());
   pm.addPass(createSCFToControlFlowPass());
-  pm.addPass(memref::createExpandStridedMetadataPass());
-  pm.addPass(createLowerAffinePass());
-  ConvertVectorToLLVMPassOptions vectorOptions;
-  vectorOptions.x86Vector = true;
-  pm.addPass(createConvertVectorToLLVMPass(vectorOptions));
-  pm.addPass(createConvertMathToLLVMPass());
-  pm.addPass(createFinalizeMemRefToLLVMConversionPass());
-  pm.addPass(createArithToLLVMConversionPass());
-  pm.addPass(createConvertIndexToLLVMPass());
-  pm.addPass(createConvertControlFlowToLLVMPass());
-  ConvertFuncToLLVMPassOptions funcOptions;
-  funcOptions.useBarePtrCallConv = true;
-  pm.addPass(createConvertFuncToLLVMPass(funcOptions));
-  pm.addPass(createUBToLLVMConversionPass());
-  pm.addPass(createReconcileUnrealizedCastsPass());
-  pm.addPass(createCanonicalizerPass());
-  pm.addPass(createCSEPass());
-}
-
-/// The words of `args` become the body's leading arguments; the workgroup range
-/// and the scratch are passed on.
-static LogicalResult addEntry(LLVM::LLVMFuncOp body) {
-  MLIRContext *context = body.getContext();
-  OpBuilder builder(context);
-  Location loc = body.getLoc();
-  auto bodyType = body.getFunctionType();
-  unsigned numArgs = bodyType.getNumParams();
-  if (numArgs < 3)
-    return body.emitError("kernel has ") << numArgs
-                                         << " arguments, expected at least the "
-                                            "workgroup range and the scratch";
-
-  std::string name = body.getName().str();
-  body.setName(name + ".body");
-  body.setLinkage(LLVM::Linkage::Internal);
-  body->setAttr("passthrough",
-                builder.getArrayAttr({builder.getStringAttr("alwaysinline")}));
-
-  auto pointer = LLVM::LLVMPointerType::get(context);
-  Type i64 = builder.getI64Type();
-  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context),
-                                          {pointer, i64, i64, pointer});
-  builder.setInsertionPointAfter(body);
-  auto entry = LLVM::LLVMFuncOp::create(builder, loc, name, type);
-  Block *block = entry.addEntryBlock(builder);
-  builder.setInsertionPointToStart(block);
-  SmallVector<Value> operands;
-  for (unsigned i = 0; i + 3 < numArgs; ++i) {
-    Value address =
-        LLVM::GEPOp::create(builder, loc, pointer, i64, block->getArgument(0),
-                            ArrayRef<LLVM::GEPArg>{int32_t(i)});
-    operands.push_back(
-        LLVM::LoadOp::create(builder, loc, bodyType.getParamType(i), address));
-    // Buffers, weights and cache never overlap, so that loads may move across
-    // the stores of a tile.
-    if (isa<LLVM::LLVMPointerType>(bodyType.getParamType(i)))
-      body.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(),
-                      builder.getUnitAttr());
-  }
-  operands.append(
-      {block->getArgument(1), block->getArgument(2), block->getArgument(3)});
-  body.setArgAttr(numArgs - 1, LLVM::LLVMDialect::getNoAliasAttrName(),
-                  builder.getUnitAttr());
-  LLVM::CallOp::create(builder, loc, body, operands);
-  LLVM::ReturnOp::create(builder, loc, ValueRange());
-  return success();
-}
-
-LogicalResult mlir::prefill::addKernelEntries(ModuleOp module) {
-  SmallVector<LLVM::LLVMFuncOp> kernels;
-  for (auto func : module.getOps<LLVM::LLVMFuncOp>())
-    if (func->hasAttr(kKernelAttr))
-      kernels.push_back(func);
-  if (kernels.empty())
-    return module.emitError("module holds no kernel (an llvm.func with ")
-           << kKernelAttr << ")";
-  for (LLVM::LLVMFuncOp kernel : kernels) {
-    if (failed(addEntry(kernel)))
-      return failure();
-    // The dialect's own attributes have no translation to LLVM IR.
-    for (StringRef name : {kKernelAttr, kGridAttr, kScratchBytesAttr})
-      kernel->removeAttr(name);
-  }
-  return success();
+  pm.addPass(std::make_unique<ConvertKernelToLLVMPass>());
 }

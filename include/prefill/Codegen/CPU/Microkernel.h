@@ -45,11 +45,11 @@ struct MicrokernelOperands {
   Value unknownZero = {};
 };
 
-/// Offsets of the vectors of columns [column, column + count * lanes) of a
-/// panel that starts at element `panel`.
+/// Offsets of the `count` vectors of a panel's columns that begin at element
+/// `start`.
 SmallVector<Value> panelVectorOffsets(KernelBuilder &b, const CpuIsa &isa,
-                                      Type elementType, Value panel,
-                                      int64_t column, int64_t count);
+                                      Type elementType, Value start,
+                                      int64_t count);
 
 /// The type of a microkernel's accumulators.
 VectorType accumulatorType(KernelBuilder &b, const CpuIsa &isa,
