@@ -313,8 +313,12 @@ std::optional<int> parseOptions(int argc, char **argv, DriverOptions &options) {
     } else if (name == "isa") {
       options.compile.moduleIsas = parseIsas(value);
       if (options.compile.moduleIsas.empty())
-        return fail("--isa is '" + value +
-                    "', expected native or some of: " + cpuIsaNames());
+        return fail(
+            value == "native"
+                ? "--isa is 'native', but this machine runs none of: " +
+                      cpuIsaNames()
+                : "--isa is '" + value +
+                      "', expected native or some of: " + cpuIsaNames());
       options.compile.isa = options.compile.moduleIsas.back();
       options.givenIsa = value.str();
     } else if (name == "ptxas") {

@@ -105,23 +105,21 @@ private:
     return (rows + (tile.bias ? 1 : 0)) * columns / isa.lanes;
   }
 
-  /// Columns of a panel that a microkernel takes: all, so that it reads line
-  /// after line, where 16 registers hold their sums and the operands. (A single
-  /// row has too few sums with a part of them to hide a multiply-add's
-  /// latency.)
+  /// Columns of a panel that a microkernel takes. (A single row has too few
+  /// sums with a part of them to hide a multiply-add's latency.)
   int64_t columnsOf(int64_t rows) const {
-    return rows == 1 || accumulatorsOf(rows, kPanelN) <= 8 ? kPanelN
-                                                           : isa.microColumns;
+    return rows == 1 || accumulatorsOf(rows, kPanelN) <= kWholePanelSums
+               ? kPanelN
+               : isa.microColumns;
   }
 
   /// Panels that a microkernel reads side by side, since the processor's
-  /// prefetcher follows several streams where it is left alone. That is worth
-  /// more than the sums that 16 registers do not hold: one row of bf16 with 1,
-  /// 3 and 4 panels, the latter two with spills: 12, 16 and 19 GB/s on Zen 3.
+  /// prefetcher follows several streams where it is left alone.
   int64_t panelsAtOnce(int64_t rows) const {
     if (!isa.readsPanelsSideBySide() || columnsOf(rows) < kPanelN)
       return 1;
-    return std::max(16 / accumulatorsOf(rows, kPanelN), int64_t(1));
+    return std::max(kSideBySideSums / accumulatorsOf(rows, kPanelN),
+                    int64_t(1));
   }
 
   /// Whether the weight is asked for a little ahead: where that is always

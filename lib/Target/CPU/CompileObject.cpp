@@ -36,7 +36,7 @@ createTargetMachine(const CpuTarget &target, std::string &error) {
       triple, target.cpu, target.features, options, llvm::Reloc::PIC_,
       llvm::CodeModel::Small,
       target.optimize ? llvm::CodeGenOptLevel::Aggressive
-                      : llvm::CodeGenOptLevel::Less));
+                      : llvm::CodeGenOptLevel::None));
 }
 
 void mlir::prefill::loadDialectsOfObjects(MLIRContext &context) {

@@ -31,6 +31,15 @@ inline constexpr int64_t kFmaUnroll = 4;
 inline constexpr int64_t kWeightPrefetchBytes = 12288;
 inline constexpr int64_t kWeightPrefetchCycles = 7;
 
+/// Sums of a microkernel for few rows (GemmFewRows). Up to the first number it
+/// takes a whole panel, line after line: 16 registers hold them beside the
+/// operands. Where panels are read side by side (CpuIsa), there are as many of
+/// them as make the second number of sums, which 16 registers do not hold:
+/// streams are worth more than that, one row of bf16 reads 12, 16 and 19 GB/s
+/// of 1, 3 and 4 panels on Zen 3, the latter two with spills.
+inline constexpr int64_t kWholePanelSums = 8;
+inline constexpr int64_t kSideBySideSums = 16;
+
 /// Most k of a pass of a gemm on AMX tiles: its part of a panel, 32 KiB, stays
 /// in the first-level cache while the rows pass by. Measured on Emerald Rapids
 /// (48 KiB), K = 2048 and 8192: 512 is ahead of 256, 1024 and 2048.
