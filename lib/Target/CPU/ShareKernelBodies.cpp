@@ -24,7 +24,7 @@ public:
         },
         [&](Value lhs, Value rhs) { match.mark(lhs, rhs); },
         OperationEquivalence::IgnoreLocations);
-    if (!same)
+    if (!same || match.joinsBuffers())
       return std::nullopt;
     return match.arguments();
   }
@@ -50,6 +50,17 @@ private:
     if (!isArgumentOf(kernel, rhs) || lhs.getType() != rhs.getType())
       return false;
     return matched.try_emplace(lhs, rhs).first->second == rhs;
+  }
+
+  /// Whether a buffer would be two arguments of the body, which takes them for
+  /// different ones (KernelEntries).
+  bool joinsBuffers() {
+    llvm::SmallDenseSet<Value> buffers;
+    for (Value argument : arguments())
+      if (isa<MemRefType>(argument.getType()) &&
+          !buffers.insert(argument).second)
+        return true;
+    return false;
   }
 
   SmallVector<Value> arguments() {
