@@ -61,9 +61,8 @@ bool isKernelOp(Operation *op) {
     return isa<LLVM::CallIntrinsicOp, LLVM::IntToPtrOp, LLVM::GEPOp>(op) ||
            op->getName().getStringRef().starts_with("llvm.intr.");
   return isa<func::ReturnOp>(op) ||
-         llvm::is_contained({"affine", "arith", "index", "math", "memref", "ub",
-                             "vector", "x86vector"},
-                            dialect);
+         llvm::is_contained(
+             {"arith", "math", "memref", "ub", "vector", "x86vector"}, dialect);
 }
 
 LogicalResult verifyOp(func::FuncOp kernel, Operation *op) {

@@ -1,5 +1,4 @@
 //===- VerifyTiled.cpp - contract of level tiled --------------------------===//
-#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -36,7 +35,7 @@ bool isTile(Operation *op) {
 }
 
 bool isTiledOp(Operation *op) {
-  if (isa<arith::ArithDialect, affine::AffineDialect>(op->getDialect()))
+  if (isa<arith::ArithDialect>(op->getDialect()))
     return true;
   return isStoringOp(op) ||
          isa<AttentionOp, OnlineAttentionOp, AttentionWorkgroupOp,

@@ -1,6 +1,6 @@
 """bf16 and int8 rows of a multiple of 4 KiB lie a line apart (prefill-plan-memory's pad-rows): the plan and the kernels of
-every instruction set must agree on it, with passes left out too, and the numbers be those of the same model in f32, where
-rows are not padded."""
+every instruction set must agree on it, those of this machine with passes left out too, and the numbers be those of the same
+model in f32, where rows are not padded."""
 import os
 import pathlib
 import re

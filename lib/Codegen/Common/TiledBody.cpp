@@ -1,6 +1,5 @@
 //===- TiledBody.cpp - a tiled kernel's loops, for one target -------------===//
 #include "prefill/Codegen/Common/TiledBody.h"
-#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
@@ -32,8 +31,7 @@ private:
       return cloneDim(op);
     if (isa<PrefillDialect>(op.getDialect()))
       return target.emitOp(&op, mapping);
-    if (!isa<arith::ArithDialect, scf::SCFDialect, affine::AffineDialect>(
-            op.getDialect()))
+    if (!isa<arith::ArithDialect, scf::SCFDialect>(op.getDialect()))
       return op.emitError() << "has no form at level kernel";
     Operation *copy = b.cloneWithoutRegions(op, mapping);
     for (auto [from, to] : llvm::zip(op.getRegions(), copy->getRegions()))

@@ -82,6 +82,10 @@ mlir::prefill::emitObject(ModuleOp kernels, const CpuTarget &target) {
     function.addFnAttr("target-cpu", target.cpu);
     function.addFnAttr("target-features", target.features);
     function.addFnAttr("prefer-vector-width", "512");
+    // Large frames, on the emulator's small stacks: each page is touched in
+    // turn, so that none is behind the guard page.
+    if (!target.optimize)
+      function.addFnAttr("probe-stack", "inline-asm");
   }
   optimizeModule(*llvmModule, *machine,
                  target.optimize ? llvm::OptimizationLevel::O3

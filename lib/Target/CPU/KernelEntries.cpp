@@ -1,5 +1,4 @@
-//===- KernelEntries.cpp - what the runtime calls
-//--------------------------===//
+//===- KernelEntries.cpp - what the runtime calls -------------------------===//
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "prefill/Dialect/Prefill/IR/Prefill.h"
 #include "prefill/Target/CPU/CompileObject.h"
@@ -8,8 +7,10 @@ using namespace mlir;
 using namespace mlir::prefill;
 
 /// The words of `args` become the body's leading arguments; the workgroup range
-/// and the scratch are passed on.
-static LogicalResult addEntry(LLVM::LLVMFuncOp body) {
+/// and the scratch are passed on. `calls`: those of other kernels
+/// (ShareKernelBodies.h).
+static LogicalResult addEntry(LLVM::LLVMFuncOp body,
+                              ArrayRef<LLVM::CallOp> calls) {
   MLIRContext *context = body.getContext();
   OpBuilder builder(context);
   Location loc = body.getLoc();
@@ -20,17 +21,14 @@ static LogicalResult addEntry(LLVM::LLVMFuncOp body) {
                                          << " arguments, expected at least the "
                                             "workgroup range and the scratch";
 
-  // A body that other kernels call as well (ShareKernelBodies.h) stays one.
-  auto module = body->getParentOfType<ModuleOp>();
-  bool isShared = !SymbolTable::symbolKnownUseEmpty(body, module);
   std::string name = body.getName().str();
-  auto bodyName = builder.getStringAttr(name + ".body");
-  if (failed(SymbolTable::replaceAllSymbolUses(body, bodyName, module)))
-    return failure();
-  body.setSymName(bodyName);
+  body.setName(name + ".body");
+  for (LLVM::CallOp call : calls)
+    call.setCallee(body.getName());
   body.setLinkage(LLVM::Linkage::Internal);
-  body->setAttr("passthrough", builder.getArrayAttr({builder.getStringAttr(
-                                   isShared ? "noinline" : "alwaysinline")}));
+  body->setAttr("passthrough",
+                builder.getArrayAttr({builder.getStringAttr(
+                    calls.empty() ? "alwaysinline" : "noinline")}));
 
   auto pointer = LLVM::LLVMPointerType::get(context);
   Type i64 = builder.getI64Type();
@@ -70,8 +68,13 @@ LogicalResult mlir::prefill::addKernelEntries(ModuleOp module) {
   if (kernels.empty())
     return module.emitError("module holds no kernel (an llvm.func with ")
            << kKernelAttr << ")";
+  llvm::StringMap<SmallVector<LLVM::CallOp>> calls;
+  module.walk([&](LLVM::CallOp call) {
+    if (call.getCallee())
+      calls[*call.getCallee()].push_back(call);
+  });
   for (LLVM::LLVMFuncOp kernel : kernels) {
-    if (failed(addEntry(kernel)))
+    if (failed(addEntry(kernel, calls.lookup(kernel.getName()))))
       return failure();
     // The dialect's own attributes have no translation to LLVM IR.
     for (StringRef name : {kKernelAttr, kGridAttr, kScratchBytesAttr})

@@ -61,7 +61,7 @@ struct ConvertKernelToLLVMPass
     vector::populateVectorInsertExtractStridedSliceTransforms(patterns);
     vector::populateVectorMaskOpLoweringPatterns(patterns);
     vector::populateVectorMaskMaterializationPatterns(
-        patterns, /*force32BitVectorIndices=*/false);
+        patterns, /*force32BitVectorIndices=*/true);
     populateVectorToLLVMConversionPatterns(converter, patterns);
     populateX86VectorLegalizeForLLVMExportPatterns(converter, patterns);
     configureX86VectorLegalizeForExportTarget(target);

@@ -52,14 +52,14 @@ private:
     return matched.try_emplace(lhs, rhs).first->second == rhs;
   }
 
-  /// Whether a buffer would be two arguments of the body, which takes them for
-  /// different ones (KernelEntries).
+  /// Whether a buffer would be two arguments that the body uses, which takes
+  /// them for different ones (KernelEntries).
   bool joinsBuffers() {
     llvm::SmallDenseSet<Value> buffers;
-    for (Value argument : arguments())
-      if (isa<MemRefType>(argument.getType()) &&
-          !buffers.insert(argument).second)
-        return true;
+    for (Value argument : body.getArguments())
+      if (Value used = matched.lookup(argument))
+        if (isa<MemRefType>(used.getType()) && !buffers.insert(used).second)
+          return true;
     return false;
   }
 
@@ -96,20 +96,11 @@ private:
       auto arguments = BodyMatch::find(body, kernel);
       if (!arguments)
         continue;
-      Block *old = &kernel.getBody().front();
-      Block *block = new Block;
-      kernel.getBody().push_back(block);
-      IRMapping mapping;
-      for (BlockArgument argument : old->getArguments())
-        mapping.map(
-            Value(argument),
-            Value(block->addArgument(argument.getType(), argument.getLoc())));
-      OpBuilder builder = OpBuilder::atBlockEnd(block);
-      auto inOrder = llvm::map_to_vector(
-          *arguments, [&](Value value) { return mapping.lookup(value); });
-      func::CallOp::create(builder, kernel.getLoc(), body, inOrder);
+      Block &block = kernel.getBody().front();
+      block.clear();
+      OpBuilder builder = OpBuilder::atBlockEnd(&block);
+      func::CallOp::create(builder, kernel.getLoc(), body, *arguments);
       func::ReturnOp::create(builder, kernel.getLoc());
-      kernel.getBody().front().erase();
       return true;
     }
     return false;

@@ -94,7 +94,7 @@ mlir::prefill::compileEmulation(Operation *kernels) {
     return failure();
   // Not the host's newest instructions: bf16 and approximations are to be the
   // same everywhere.
-  // LLVM would take longer than what is emulated.
+  // LLVM's optimisations would take longer than they save in a test's calls.
   auto object = emitObject(*module, {"x86-64-v3", "", /*optimize=*/false});
   if (failed(object))
     return failure();

@@ -31,7 +31,9 @@ public:
   /// empty stack. `entry` must not return.
   void *prepare(int index, void (*entry)()) const;
 
-  static constexpr size_t bytes = 64 << 10;
+  /// The emulator's code is not optimised: a frame holds every value of a
+  /// kernel, 8 bytes and more for each.
+  static constexpr size_t bytes = 256 << 10;
 
 private:
   static constexpr size_t guard = 4096;

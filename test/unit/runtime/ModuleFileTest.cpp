@@ -2,25 +2,16 @@
 // crash.
 #include "ModuleFileCase.h"
 
-#include "core/KVCache.h"
 #include "core/LoadedModule.h"
 #include "core/ModuleFile.h"
-#include "core/ResidentWeights.h"
 #include "core/ScheduleChoice.h"
-#include "core/Session.h"
-#include "prefill/module/ModuleChecksum.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstring>
-#include <random>
-
 using namespace prefill;
 using namespace prefill::test;
 using testing::HasSubstr;
-using testing::StartsWith;
 
 namespace {
 

@@ -23,8 +23,8 @@ struct TiledBodyTarget {
 };
 
 /// Clones the body of a tiled kernel to where `b` stands: scf.forall and ops of
-/// the prefill dialect are the target's, dims become row counts; scf, arith and
-/// affine ops are cloned. Anything else fails with a diagnostic.
+/// the prefill dialect are the target's, dims become row counts; scf and arith
+/// ops are cloned. Anything else fails with a diagnostic.
 LogicalResult cloneTiledBody(func::FuncOp tiled, KernelBuilder &b,
                              const TiledBodyTarget &target);
 
