@@ -13,7 +13,6 @@
 
 using namespace prefill::bench;
 using prefill::rt::Error;
-using prefill::rt::ErrorCode;
 using prefill::run::OutputFile;
 
 namespace {
@@ -200,6 +199,7 @@ prefill::bench::measureCandidates(std::vector<TuneCandidate> &candidates,
                                   PeakProbe &probe) {
   for (const char *section : {"gemm", "attention"}) {
     std::vector<TuneCandidate *> chosen;
+    chosen.reserve(candidates.size());
     for (TuneCandidate &candidate : candidates)
       if (candidate.section == section)
         chosen.push_back(&candidate);
@@ -212,6 +212,7 @@ prefill::bench::measureCandidates(std::vector<TuneCandidate> &candidates,
 double prefill::bench::gainOverTable(const TuneCandidate &candidate,
                                      const TuneCandidate &table) {
   std::vector<double> gains;
+  gains.reserve(candidate.ratios.size());
   for (size_t round = 0; round < candidate.ratios.size(); ++round)
     gains.push_back(candidate.ratios[round] / table.ratios[round]);
   return quantile(gains, 0.5);
