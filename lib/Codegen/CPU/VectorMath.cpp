@@ -39,31 +39,47 @@ Value prefill::emitExp(KernelBuilder &b, Value x) {
       b, p, vector::BitCastOp::create(b, b.vectorF32(lanes), bits));
 }
 
-// 2^x = 2^n 2^r with n = round(x), |r| <= 1/2. Coefficients of Cephes' exp2f
-// (Moshier), whose constant term is exactly 1.
-Value prefill::emitExp2(KernelBuilder &b, Value x) {
+/// 2^r for r in [0, 1), exactly 1 for 0 and at least 1. The coefficients are
+/// minimax for the relative error with a constant term of 1; over all 2^24
+/// values of r, with the rounding of every step in f32, it is
+///   degree 3: 8.6e-5, a 23rd of half a last place of bf16 (1.95e-3)
+///   degree 5: 1.5e-7, 2.5 units of 2^-24
+static Value emitExp2OfFraction(KernelBuilder &b, Value r, Type elementType) {
+  static constexpr double kDegree3[] = {7.706705e-2, 2.2764498e-1, 6.9511679e-1,
+                                        1.0};
+  static constexpr double kDegree5[] = {1.8671302e-3, 9.0170301e-3,
+                                        5.5799913e-2, 2.4016445e-1,
+                                        6.9315131e-1, 1.0};
+  ArrayRef<double> coefficients =
+      elementType.isBF16() ? ArrayRef(kDegree3) : ArrayRef(kDegree5);
+  int64_t lanes = lanesOf(r);
+  Value p = b.splatF32(coefficients.front(), lanes);
+  for (double coefficient : coefficients.drop_front())
+    p = math::FmaOp::create(b, p, r, b.splatF32(coefficient, lanes));
+  return p;
+}
+
+// 2^x = 2^n 2^r with n = floor(x). At n = -127, where x is cut off, r = 0 and
+// the exponent of 1 becomes that of 0.
+static Value emitPortableExp2(KernelBuilder &b, Value x, Type elementType) {
   int64_t lanes = lanesOf(x);
-  auto splat = [&](double value) { return b.splatF32(value, lanes); };
-  Value smallest = splat(-126.0);
-  Value normal =
-      arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, x, smallest);
-  Value clamped = arith::SelectOp::create(b, normal, x, smallest);
-  Value n = math::RoundEvenOp::create(b, clamped);
-  Value r = arith::SubFOp::create(b, clamped, n);
-  Value p = splat(1.535336188319500e-4);
-  for (double coefficient :
-       {1.339887440266574e-3, 9.618437357674640e-3, 5.550332471162809e-2,
-        2.402264791363012e-1, 6.931472028550421e-1, 1.0})
-    p = math::FmaOp::create(b, p, r, splat(coefficient));
-  // 2^n by adding n to the exponent: x >= -126 keeps it that of a normal
-  // number.
-  auto intType = VectorType::get({lanes}, b.getI32Type());
-  Value exponent = arith::ShLIOp::create(
-      b, arith::FPToSIOp::create(b, intType, n), b.splatI32(23, lanes));
+  Value smallest = b.splatF32(-127.0, lanes);
+  // One instruction on x86, which keeps a NaN.
+  Value cutOff = arith::SelectOp::create(
+      b, arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, smallest, x),
+      smallest, x);
+  Value n = math::FloorOp::create(b, cutOff);
+  Value p =
+      emitExp2OfFraction(b, arith::SubFOp::create(b, cutOff, n), elementType);
+  Value exponent =
+      arith::ShLIOp::create(b, emitNearestInteger(b, n), b.splatI32(23, lanes));
   Value bits = arith::AddIOp::create(
-      b, vector::BitCastOp::create(b, intType, p), exponent);
-  Value power = vector::BitCastOp::create(b, b.vectorF32(lanes), bits);
-  return arith::SelectOp::create(b, normal, power, splat(0.0));
+      b, vector::BitCastOp::create(b, exponent.getType(), p), exponent);
+  return vector::BitCastOp::create(b, b.vectorF32(lanes), bits);
+}
+
+Value prefill::emitExp2(KernelBuilder &b, Value x) {
+  return emitPortableExp2(b, x, b.getF32Type());
 }
 
 static Value callIntrinsic(KernelBuilder &b, Type type, StringRef name,
@@ -72,18 +88,14 @@ static Value callIntrinsic(KernelBuilder &b, Type type, StringRef name,
       .getResult(0);
 }
 
-// 2^x = 2^floor(x) 2^r with r = x - floor(x) in [0, 1): vreduceps gives r,
-// vscalefps multiplies by 2^floor(x), and gives 0 for -inf. The coefficients
-// are minimax for the relative error of 2^r; over all 2^24 values of r, with
-// the rounding of every step in f32, it is
-//   degree 3: 1.23e-4, a sixteenth of half a last place of bf16 (1.95e-3)
-//   degree 5: 1.5e-7, 2.5 units of 2^-24
+// vreduceps gives x - floor(x), vscalefps multiplies by 2^floor(x), and gives 0
+// for -inf.
 Value prefill::emitExp2For(KernelBuilder &b, const CpuIsa &isa, Value x,
                            Type elementType) {
   constexpr int64_t kZmmLanes = 16;
   int64_t lanes = lanesOf(x);
   if (isa.lanes != kZmmLanes || lanes != kZmmLanes)
-    return emitExp2(b, x);
+    return emitPortableExp2(b, x, elementType);
   auto i32 = [&](int64_t value) -> Value {
     return arith::ConstantOp::create(b, b.getI32IntegerAttr(value));
   };
@@ -92,16 +104,7 @@ Value prefill::emitExp2For(KernelBuilder &b, const CpuIsa &isa, Value x,
   Value roundDown = i32(0x09); // no fraction bits kept, no exceptions
   Value r = callIntrinsic(b, x.getType(), "llvm.x86.avx512.mask.reduce.ps.512",
                           {x, roundDown, x, allLanes, currentRounding});
-  static constexpr double kDegree3[] = {0.0790204, 0.2244735, 0.6963969,
-                                        0.99992807};
-  static constexpr double kDegree5[] = {1.8775767e-3, 8.9893397e-3,
-                                        5.5826318e-2, 2.4015361e-1,
-                                        6.9315308e-1, 9.9999994e-1};
-  ArrayRef<double> coefficients =
-      elementType.isBF16() ? ArrayRef(kDegree3) : ArrayRef(kDegree5);
-  Value p = b.splatF32(coefficients.front(), lanes);
-  for (double coefficient : coefficients.drop_front())
-    p = math::FmaOp::create(b, p, r, b.splatF32(coefficient, lanes));
+  Value p = emitExp2OfFraction(b, r, elementType);
   return callIntrinsic(b, x.getType(), "llvm.x86.avx512.mask.scalef.ps.512",
                        {p, x, x, allLanes, currentRounding});
 }

@@ -14,14 +14,14 @@ namespace mlir::prefill {
 /// infinity nor a denormal comes out.
 Value emitExp(KernelBuilder &b, Value x);
 
-/// 2^x for x <= 0: exactly 1 for 0 and exactly 0 below -126. Relative error
-/// below 2e-7. Any number of lanes, no instruction of one ISA.
+/// 2^x for x <= 0: exactly 1 for 0, exactly 0 up to -127, a denormal below
+/// -126, NaN for NaN. Relative error below 2e-7. Any number of lanes, no
+/// instruction of one ISA.
 Value emitExp2(KernelBuilder &b, Value x);
 
-/// 2^x for x <= 0, exactly 0 for -inf, as exact as weights of values of
-/// `elementType` need: relative error below 1.3e-4 for bf16, below 2e-7 for
-/// others. Below 2^-126 a denormal or 0. Six to eight
-/// instructions where the ISA has vreduceps and vscalefps.
+/// The same, as exact as weights of values of `elementType` need: relative
+/// error below 9e-5 for bf16. Six to eight instructions where the ISA has
+/// vreduceps and vscalefps, else nine to eleven.
 Value emitExp2For(KernelBuilder &b, const CpuIsa &isa, Value x,
                   Type elementType);
 
