@@ -13,9 +13,7 @@ int64_t prefill::rowPitch(ShapedType type, bool padRows) {
   constexpr int64_t pageBytes = 4096, lineBytes = 64;
   int64_t elements = type.getDimSize(1);
   int64_t bytes = type.getElementTypeBitWidth() / 8;
-  Type element = type.getElementType();
-  bool mayBePadded = element.isBF16() || element.isSignlessInteger(8);
-  if (!padRows || !mayBePadded || elements * bytes % pageBytes != 0)
+  if (!padRows || elements * bytes % pageBytes != 0)
     return elements;
   return elements + lineBytes / bytes;
 }

@@ -279,6 +279,22 @@ Result<void> Session::findDamage(uint32_t launchIndex) const {
                        describe(launchIndex) + ") wrote " + where);
 }
 
+Result<void> Session::downloadLogits(float *logits, int64_t rows) const {
+  const uint32_t buffer = chosen->logits_buffer();
+  const int64_t vocabSize = module.file().vocab_size();
+  const int64_t rowBytes = chosen->buffers()->Get(buffer)->row_bytes();
+  DeviceMemory &memory = allocator.memory();
+  if (rowBytes == vocabSize * int64_t(sizeof(float)))
+    return memory.download(logits, arena.buffer(buffer), rows * rowBytes);
+  for (int64_t row = 0; row < rows; ++row)
+    if (Result<void> ok = memory.download(logits + row * vocabSize,
+                                          arena.buffer(buffer) + row * rowBytes,
+                                          vocabSize * sizeof(float));
+        !ok)
+      return ok;
+  return {};
+}
+
 uint64_t Session::countFlops(const Batch &batch) const {
   const module::Module &file = module.file();
   uint64_t pairs = 0, logitPairs = 0;
@@ -343,11 +359,7 @@ Result<void> Session::run(const int32_t *tokens, const int32_t *cuSeqlens,
   if (std::optional<std::vector<LaunchTime>> measured = stream->launchTimes())
     times = std::move(*measured);
 
-  const module::Module &file = module.file();
-  if (Result<void> ok = allocator.memory().download(
-          logits, arena.buffer(chosen->logits_buffer()),
-          batch->numLogitRows() * file.vocab_size() * sizeof(float));
-      !ok)
+  if (Result<void> ok = downloadLogits(logits, batch->numLogitRows()); !ok)
     return ok;
   lastFlops = countFlops(*batch);
   untimed = times.empty();

@@ -79,6 +79,9 @@ private:
   void listRanges(const module::Launch &launch);
   Result<void> launch(uint32_t index, const Batch &batch);
   Result<void> findDamage(uint32_t launchIndex) const;
+  /// Copies `rows` rows of the logits buffer to rows of vocab_size without
+  /// gaps.
+  Result<void> downloadLogits(float *logits, int64_t rows) const;
   /// "launch 3, layer 0".
   std::string describe(uint32_t launchIndex) const;
   uint64_t countFlops(const Batch &batch) const;

@@ -1,16 +1,16 @@
 // RUN: prefill-opt %s --split-input-file --prefill-plan-memory=pad-rows=true | FileCheck %s
 // RUN: prefill-opt %s --split-input-file --prefill-plan-memory | FileCheck %s --check-prefix=DENSE
 
-// Rows of bf16 or i8 of a multiple of 4 KiB lie a line of 64 bytes apart; other widths and f32 do not. A row's scale is 4 bytes.
+// Rows of a multiple of 4 KiB lie a line of 64 bytes apart, other widths do not. A row's scale is 4 bytes.
 // CHECK-LABEL: func @prefill
-// CHECK-SAME: prefill.activation_row_bytes = 20544 : i64
+// CHECK-SAME: prefill.activation_row_bytes = 20672 : i64
 // DENSE-LABEL: func @prefill
 // DENSE-SAME: prefill.activation_row_bytes = 20480 : i64
 prefill.weight @embed : tensor<8x2048xbf16> = #prefill.checkpoint<"embed">
 func.func @prefill(%batch: !prefill.batch) -> tensor<?x2048xf32> {
   %e = prefill.get_weight @embed : tensor<8x2048xbf16>
   // CHECK: row_bytes = 4160, row_offset
-  // CHECK-SAME: row_bytes = 8192, row_offset
+  // CHECK-SAME: row_bytes = 8256, row_offset
   // DENSE: row_bytes = 4096, row_offset
   // DENSE-SAME: row_bytes = 8192, row_offset
   %x, %y = prefill.rowwise : tensor<?x2048xbf16>, tensor<?x2048xf32> body {

@@ -272,11 +272,14 @@ const Damage damages[] = {
     {"PackFloatsAsInt8",
      [](auto &m) { m.plans[0]->weights[5]->dtype = module::DType::i8; },
      "packs f32 as i8, expected i8 from i8 and floats from floats"},
+    {"LogitsNarrow",
+     [](auto &m) { m.plans[0]->schedules[0]->buffers[2]->row_bytes -= 1; },
+     "logits buffer 2 'logits': expected rows of at least 13 f32 (vocab_size)"},
     {"LogitsInt8",
      [](auto &m) {
        m.plans[0]->schedules[0]->buffers[2]->dtype = module::DType::i8;
      },
-     "logits buffer 2 'logits': expected f32 rows of vocab_size 13"},
+     "logits buffer 2 'logits': expected rows of at least 13 f32 (vocab_size)"},
     {"BufferDomain",
      [](auto &m) {
        m.plans[0]->schedules[0]->buffers[0]->domain = module::RowDomain(5);
@@ -303,7 +306,7 @@ const Damage damages[] = {
      "logits_buffer is 3, but only 3 buffers exist"},
     {"LogitsDomain",
      [](auto &m) { m.plans[0]->schedules[0]->logits_buffer = 0; },
-     "logits buffer 0 'hidden': expected f32 rows of vocab_size 13"},
+     "logits buffer 0 'hidden': expected rows of at least 13 f32 (vocab_size)"},
     {"KernelName", [](auto &m) { m.plans[0]->kernels[0]->name = ""; },
      "kernel 0 '' has no name"},
     {"KernelBlock",

@@ -394,7 +394,7 @@ def PlanMemoryPass : Prefill_FoldPass<"prefill-plan-memory"> {
   }];
   let options = [
     Option<"reuse", "reuse", "bool", "true", "Let tensors whose lives do not meet share memory">,
-    Option<"padRows", "pad-rows", "bool", "false", "Keep bf16 rows of a multiple of 4 KiB a line apart, and say so by `prefill.pad_rows`">
+    Option<"padRows", "pad-rows", "bool", "false", "Keep rows of a multiple of 4 KiB a line apart, and say so by `prefill.pad_rows`">
   ];
   let statistics = [
     Statistic<"numBuffers", "num-buffers", "Number of tensors placed">,
