@@ -314,8 +314,9 @@ os.execv({str(BIN / "prefill-opt")!r}, ["prefill-opt"] + [a for a in sys.argv[1:
         path.chmod(0o755)
 
     def tune(self, *arguments, candidates="(32|64)x256"):
-        return bench("--tune", f"--filter=tune/attention/{candidates}$", "--rounds=1", "--bin", self.tools, "--modules",
-                     self.modules, "--json", self.scratch / "tune.json", *arguments, XDG_CACHE_HOME=str(self.cache))
+        return bench("--tune", "--shapes=llama-3.2-1b", f"--filter=tune/attention/{candidates}$", "--rounds=1", "--bin",
+                     self.tools, "--modules", self.modules, "--json", self.scratch / "tune.json", *arguments,
+                     XDG_CACHE_HOME=str(self.cache))
 
     def test_the_best_is_written_when_it_beats_the_table(self):
         self.tool("""if sizes["attention"]["block_q"] == 32: sys.exit("error: 32 is refused")""")
@@ -467,7 +468,8 @@ class CommandLine(unittest.TestCase):
         "isa of tuning": (["--isa=avx2", "--tune"], "--isa", "--tune"),
         "tune without a device": (["--tune", "--device=cuda"], "no CUDA device", "cuda"),
         "unknown shape": (["--tune", "--device=cuda", "--shapes=llama-3-8b,gpt"], "--shapes is 'llama-3-8b,gpt'", "llama-3.2-1b"),
-        "shapes of a CPU": (["--tune", "--shapes=llama-3-8b"], "--shapes", "--device cuda"),
+        "shape of no CPU": (["--tune", "--shapes=llama-3-8b,llama-3-70b"], "--shapes has 'llama-3-70b'", "llama-3.2-1b or llama-3-8b"),
+        "shapes of rows": (["--shapes=llama-3-8b"], "--shapes", "--tune"),
         "compile-only of nothing": (["--compile-only"], "--compile-only", "--tune"),
         "threshold": (["--tune", "--tune-threshold=much"], "--tune-threshold is 'much'", "per cent"),
         "two tasks": (["--tune", "--measure-machine"], "--tune", "--measure-machine"),

@@ -150,11 +150,15 @@ Result<void> checkCombination(const Options &options) {
     return usageError("both --tune and --measure-machine are given, expected "
                       "one");
   bool onGpu = options.device == "cuda" || options.device.starts_with("cuda:");
-  if ((!options.shapes.empty() || options.compileOnly) &&
-      !(options.tune && onGpu))
-    return usageError(
-        std::string(options.compileOnly ? "--compile-only" : "--shapes") +
-        " is for --tune --device cuda");
+  if (options.compileOnly && !(options.tune && onGpu))
+    return usageError("--compile-only is for --tune --device cuda");
+  if (!options.shapes.empty() && !options.tune)
+    return usageError("--shapes is for --tune");
+  for (const std::string &name : options.shapes)
+    if (!onGpu && name != llama32_1b.name && name != llama3_8b.name)
+      return usageError("--shapes has " + quote(name) + ", expected " +
+                        llama32_1b.name + " or " + llama3_8b.name +
+                        " where --tune is for a CPU");
   if (!options.isa.empty() && (options.tune || options.measureMachine || onGpu))
     return usageError("--isa is for rows of a CPU, but " +
                       (options.tune ? "--tune"
@@ -203,7 +207,8 @@ machine
                         row counts (tune/gemm/bf16/512x6144x4096/128x128), in place of the table's where they beat it by
                         more than the threshold, and cuBLASLt's algorithms for the LM head
   --tune-threshold[=P]  per cent (default 2)
-  --shapes=A,B          models to tune a GPU for (default llama-3.2-1b,llama-3-8b,llama-3-70b; also qwen2.5-0.5b)
+  --shapes=A,B          models to tune for: llama-3.2-1b,llama-3-8b (default: both), on a GPU llama-3-70b as well
+                        (default: all three) and qwen2.5-0.5b
   --candidates=N        tiles of each op beside the table's, the best by the compiler's estimate (default 8)
   --compile-only        make the modules that tuning needs, for every chip, and end: no GPU is asked for
 modules

@@ -20,8 +20,8 @@ struct Options {
   bool tune = false;
   double tuneThreshold = 2; ///< per cent
   bool measureMachine = false;
+  std::vector<std::string> shapes; ///< to tune for; empty: Llama's
   // Of --tune on a GPU.
-  std::vector<std::string> shapes; ///< empty: three of Llama's
   int candidates = 8;
   bool compileOnly = false;
   std::string binaries; ///< where the compiler's tools lie

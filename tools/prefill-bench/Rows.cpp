@@ -210,12 +210,17 @@ void prefill::bench::forceIsa(std::vector<Row> &rows, const std::string &isa) {
       row.isa = usable(row.dtype);
 }
 
-std::vector<Row> prefill::bench::tunedRows(const std::string &section) {
+std::vector<Row>
+prefill::bench::tunedRows(const std::string &section,
+                          const std::vector<std::string> &shapes) {
   std::vector<Row> chosen;
   for (Row &row : allRows()) {
     bool small = row.shape == &llama32_1b;
+    bool asked = shapes.empty() || std::find(shapes.begin(), shapes.end(),
+                                             row.shape->name) != shapes.end();
     if (row.dtype != "bf16" || !row.isa.empty() ||
-        row.layout != defaultLayout || (!small && row.shape != &llama3_8b))
+        row.layout != defaultLayout || !asked ||
+        (!small && row.shape != &llama3_8b))
       continue;
     // All products of the smaller shape. Of the larger one that with the
     // longest K, where block_m matters most: about as much work as the others.

@@ -45,9 +45,11 @@ void forceIsa(std::vector<Row> &rows, const std::string &isa);
 /// Rows that would take long are onlyWhenNamed. Names are unique.
 std::vector<Row> allRows();
 
-/// Those whose launches --tune times for a section of a CPU's tuning file:
-/// "gemm" or "attention".
-std::vector<Row> tunedRows(const std::string &section);
+/// Those whose launches --tune times for a section of a CPU's tuning file,
+/// "gemm" or "attention", of the shapes with these names; without, of
+/// Llama-3.2-1B and Llama-3-8B.
+std::vector<Row> tunedRows(const std::string &section,
+                           const std::vector<std::string> &shapes = {});
 
 } // namespace prefill::bench
 

@@ -37,8 +37,9 @@ class Subject {
 public:
   Subject(TuneCandidate &candidate) : candidate(candidate) {}
 
-  Result<void> load(ModuleStore &store, PeakProbe &probe) {
-    std::vector<Row> rows = tunedRows(candidate.section);
+  Result<void> load(const std::vector<std::string> &shapes, ModuleStore &store,
+                    PeakProbe &probe) {
+    std::vector<Row> rows = tunedRows(candidate.section, shapes);
     for (auto begin = rows.begin(); begin != rows.end();) {
       auto end = std::find_if(begin, rows.end(), [&](const Row &row) {
         return row.shape != begin->shape;
@@ -131,7 +132,8 @@ private:
 };
 
 /// Those of one section, so that no more modules are in memory at a time.
-Result<void> measureSection(std::vector<TuneCandidate *> candidates, int rounds,
+Result<void> measureSection(std::vector<TuneCandidate *> candidates,
+                            const std::vector<std::string> &shapes, int rounds,
                             ModuleStore &store, PeakProbe &probe) {
   std::vector<std::unique_ptr<Subject>> subjects;
   std::optional<Error> refusal;
@@ -139,7 +141,7 @@ Result<void> measureSection(std::vector<TuneCandidate *> candidates, int rounds,
   for (TuneCandidate *candidate : candidates) {
     auto subject = std::make_unique<Subject>(*candidate);
     double unused = 0;
-    Result<void> ok = subject->load(store, probe);
+    Result<void> ok = subject->load(shapes, store, probe);
     if (ok) // the first run maps memory
       ok = subject->run(probe, unused);
     if (ok) {
@@ -195,6 +197,7 @@ prefill::bench::tuneCandidates(const std::optional<std::regex> &filter) {
 
 Result<void>
 prefill::bench::measureCandidates(std::vector<TuneCandidate> &candidates,
+                                  const std::vector<std::string> &shapes,
                                   int rounds, ModuleStore &store,
                                   PeakProbe &probe) {
   for (const char *section : {"gemm", "attention"}) {
@@ -203,7 +206,8 @@ prefill::bench::measureCandidates(std::vector<TuneCandidate> &candidates,
     for (TuneCandidate &candidate : candidates)
       if (candidate.section == section)
         chosen.push_back(&candidate);
-    if (Result<void> ok = measureSection(chosen, rounds, store, probe); !ok)
+    if (Result<void> ok = measureSection(chosen, shapes, rounds, store, probe);
+        !ok)
       return ok;
   }
   return {};

@@ -213,8 +213,8 @@ Result<void> tune(std::vector<TuneCandidate> &candidates,
   if (!path)
     return path.takeError();
   PeakProbe probe(options.threads);
-  if (Result<void> ok =
-          measureCandidates(candidates, options.rounds, store, probe);
+  if (Result<void> ok = measureCandidates(candidates, options.shapes,
+                                          options.rounds, store, probe);
       !ok)
     return ok;
   if (Result<void> ok = print(tuneTable(candidates)); !ok)

@@ -42,9 +42,10 @@ std::string described(const std::vector<TunedEntry> &entries) {
   return text;
 }
 
-std::string tunedNames(const std::string &section) {
+std::string tunedNames(const std::string &section,
+                       const std::vector<std::string> &shapes = {}) {
   std::string names;
-  for (const Row &row : tunedRows(section))
+  for (const Row &row : tunedRows(section, shapes))
     names += row.name + " ";
   return names;
 }
@@ -56,6 +57,8 @@ TEST(TunedRows, BothHeadSizesAndALongKAreTimed) {
             "gemm/bf16/512x4096x14336 ");
   EXPECT_EQ(tunedNames("attention"), "attention/bf16/d64/s2048/contiguous "
                                      "attention/bf16/d128/s2048/contiguous ");
+  EXPECT_EQ(tunedNames("attention", {"llama-3-8b"}),
+            "attention/bf16/d128/s2048/contiguous ");
 }
 
 TEST(TuneChoice, TheTableStandsBelowTheThreshold) {
