@@ -202,10 +202,8 @@ LogicalResult mlir::prefill::buildLevel(Level level,
         llvm::is_contained(options.disabledPasses, step.flag)) {
       if (!step.plainOptions)
         continue;
-      // Which device it is for is no optimisation, nor what its kernels expect.
-      StringRef given = passOptions;
-      bool isNeeded =
-          given.starts_with("target=") || given.starts_with("pad-rows=");
+      // Which device it is for is no optimisation.
+      bool isNeeded = StringRef(passOptions).starts_with("target=");
       passOptions = isNeeded ? passOptions + " " : "";
       passOptions += step.plainOptions;
     }

@@ -109,12 +109,14 @@ Result<void> ScheduleVerifier::verifyBuffers() const {
                    std::to_string(schedule.logits_buffer()) + ", but only " +
                    std::to_string(buffers.size()) + " buffers exist");
   const module::Buffer &logits = *buffers[schedule.logits_buffer()];
+  const int64_t dense = file.vocab_size() * 4;
   if (logits.domain() != module::RowDomain::logits ||
-      logits.dtype() != module::DType::f32 ||
-      logits.row_bytes() < file.vocab_size() * 4)
+      logits.dtype() != module::DType::f32 || logits.row_bytes() < dense ||
+      (isCuda(plan) && logits.row_bytes() != dense))
     return invalid(
         indexed("logits buffer", schedule.logits_buffer(), logits.name()) +
-        ": expected rows of at least " + std::to_string(file.vocab_size()) +
+        ": expected rows of " + (isCuda(plan) ? "" : "at least ") +
+        std::to_string(file.vocab_size()) +
         " f32 (vocab_size) in the logits domain");
   return {};
 }

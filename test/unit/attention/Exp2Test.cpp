@@ -78,7 +78,12 @@ TEST_P(Exp2, WholeRange) {
     x.emplace_back();
     std::memcpy(&x.back(), &bits, 4);
   }
-  x.insert(x.end(), {0.0f, -1.0f, -126.0f, -127.0f, -1e30f, -INFINITY, NAN});
+  x.insert(x.end(),
+           {0.0f, -1e-10f, -1.0f, -126.0f, -127.0f, -1e30f, -INFINITY});
+  for (uint32_t bits : {0x7fc00000u, 0x7fc00001u, ~0u}) { // NaN, poison's too
+    x.emplace_back();
+    std::memcpy(&x.back(), &bits, 4);
+  }
   while (x.size() % 16)
     x.push_back(-INFINITY);
   std::vector<float> y(x.size());

@@ -107,6 +107,9 @@ const Damage damages[] = {
      "occupancy is 1.5"},
     {"OccupancyNaN", [](auto &p) { p.kernels[1]->cuda->occupancy = NAN; },
      "occupancy is "},
+    {"LogitsPadded",
+     [](auto &p) { p.schedules[0]->buffers[2]->row_bytes += 64; },
+     "logits buffer 2 'logits': expected rows of 13 f32 (vocab_size)"},
     {"Scratch", [](auto &p) { p.kernels[1]->scratch_bytes = 64; },
      "scratch_bytes is 64, expected 0 for cuda"},
 };

@@ -14,14 +14,13 @@ namespace mlir::prefill {
 /// infinity nor a denormal comes out.
 Value emitExp(KernelBuilder &b, Value x);
 
-/// 2^x for x <= 0: exactly 1 for 0, exactly 0 up to -127, a denormal below
-/// -126, NaN for NaN. Relative error below 2e-7. Any number of lanes, no
-/// instruction of one ISA.
+/// 2^x for x <= 0: exactly 1 for 0, exactly 0 below -126, NaN for NaN. Relative
+/// error below 2e-7. Any number of lanes, no instruction of one ISA.
 Value emitExp2(KernelBuilder &b, Value x);
 
 /// The same, as exact as weights of values of `elementType` need: relative
 /// error below 9e-5 for bf16. Six to eight instructions where the ISA has
-/// vreduceps and vscalefps, else nine to eleven.
+/// vreduceps and vscalefps (a denormal or 0 below -126), else nine to eleven.
 Value emitExp2For(KernelBuilder &b, const CpuIsa &isa, Value x,
                   Type elementType);
 
