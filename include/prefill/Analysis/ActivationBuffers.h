@@ -26,8 +26,8 @@ bool isPlanStep(Operation *op);
 /// kernels for a CPU read, rows of a multiple of 4 KiB are a line apart: else a
 /// column of rows would lie in few sets of the caches, more rows than they have
 /// ways. (AMX reads columns of rows; its gemms gain 3 % at K = 2048 and 29 % at
-/// K = 8192. Gemms of f32 read rows where they lie; on Zen 3 they gain 2 to
-/// 5 %.)
+/// K = 8192. Gemms of f32 read rows where they lie; on Zen 3 the best rounds of
+/// eight shapes gain 4 % in the median.)
 int64_t rowPitch(ShapedType type, bool padRows);
 
 /// Bytes of a row, up to the next.

@@ -47,10 +47,11 @@ inline constexpr llvm::StringLiteral kBuffersAttr = "prefill.buffers";
 inline constexpr llvm::StringLiteral kKernelAttr = "prefill.kernel";
 /// #prefill.grid on a kernel function.
 inline constexpr llvm::StringLiteral kGridAttr = "prefill.grid";
-/// i64 on a kernel function: scratch bytes for each thread.
-/// Of a module whose bf16 activations of a multiple of 4 KiB a row lie a line
-/// apart: prefill-plan-memory plans them so and kernels for a CPU read them so.
+/// Unit attribute of a module whose activations of a multiple of 4 KiB a row
+/// lie a line apart: prefill-plan-memory plans them so and kernels for a CPU
+/// read them so.
 inline constexpr llvm::StringLiteral kPadRowsAttr = "prefill.pad_rows";
+/// i64 on a kernel function: scratch bytes for each thread.
 inline constexpr llvm::StringLiteral kScratchBytesAttr =
     "prefill.scratch_bytes";
 /// Most k of a gemm of 8-bit integers (GEMM-C6): their sums fit i32, also where
