@@ -17,8 +17,9 @@ SHAPE = ["--synthesize", "llama-3.2-1b", "--layers", "2", "--vocab", "1024"]
 TOKENS = 37
 # What modules are compiled with, and how far they may be from f32. A row out of place is 1 away. An int8 product is about
 # 1 % off here: steps of 1/127 of a maximum of 3.5 deviations, in weights and in activations; several follow each other.
-# f32's reference is of another instruction set where that is not this machine's own.
-BOUNDS = {("f32",): 1e-5, ("f16",): 3e-3, ("bf16",): 2e-2, ("bf16", "--weights=int8"): 5e-2}
+# f16 has three bits more than bf16. In f32 instruction sets differ by the order of sums of up to 8192 terms, whose roundings
+# of 6e-8 add up to the root of their number; this machine's own gives the reference's bits (test_few_rows_chunks_and_poison).
+BOUNDS = {("f32",): 1e-5, ("f16",): 2e-2 / 8, ("bf16",): 2e-2, ("bf16", "--weights=int8"): 5e-2}
 
 
 def relative_error(values, reference):
@@ -88,6 +89,8 @@ class PaddedRows(unittest.TestCase):
         columns = self.f32.shape[-1]
         for options, module in self.modules.items():
             whole = self.logits(module).reshape(TOKENS, columns)
+            if options == ("f32",):  # where rows lie changes no arithmetic
+                self.assertTrue(np.array_equal(whole, self.f32.reshape(TOKENS, columns)))
             for tokens in (1, 5, 16):
                 with self.subTest(tokens, options=options):
                     self.assertTrue(np.array_equal(self.logits(module, tokens=tokens).reshape(tokens, columns),

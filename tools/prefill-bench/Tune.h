@@ -33,8 +33,8 @@ tuneCandidates(const std::optional<std::regex> &filter);
 
 /// Compiles modules for each candidate (`prefill-opt --tuning=FILE`), one for
 /// each of `shapes` (see tunedRows), and times them in turn, round by round. A
-/// candidate that the compiler refuses
-/// is kept with the reason; when it refuses all, its error is returned.
+/// candidate that the compiler refuses is kept with the reason; when it refuses
+/// all, its error is returned.
 Result<void> measureCandidates(std::vector<TuneCandidate> &candidates,
                                const std::vector<std::string> &shapes,
                                int rounds, ModuleStore &store,

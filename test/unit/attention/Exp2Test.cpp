@@ -106,8 +106,8 @@ TEST_P(Exp2, WholeRange) {
         worst = std::max(worst, std::abs(y[i] / expected - 1));
       else
         ASSERT_TRUE(y[i] >= 0.0f && y[i] <= smallest) << x[i] << ": " << y[i];
-      if (std::isinf(x[i]))
-        ASSERT_EQ(y[i], 0.0f);
+      if (std::isinf(x[i]) || (form == Form::Portable && x[i] < -126.0f))
+        ASSERT_EQ(y[i], 0.0f) << x[i];
       if (x[i] == 0.0f)
         ASSERT_EQ(y[i], 1.0f); // rescaling by it changes nothing
     }
